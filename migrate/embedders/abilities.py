@@ -119,7 +119,8 @@ def loaded_profile(embedder: Embedder) -> Profile:
     table = None if profile.counter.exact else token_table_of(embedder)
     if table is None:
         return profile
-    identity, counter = embedder.identity, make_counter(table.tokenizer)
+    identity = embedder.identity
+    counter = make_counter(table.tokenizer)
     return replace(
         profile,
         document_prefix=identity.document_prefix,

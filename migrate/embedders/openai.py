@@ -23,17 +23,13 @@ import numpy as np
 from migrate.embedders.abilities import PrefixedModel, RemoteModel
 from migrate.embedders.base import BUILT_WITH, Keep, Role, gather, other_dimension, require_texts
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
-from migrate.embedders.openai_requests import (
-    UNUSABLE_VECTOR,
-    Answer,
-    Client,
+from migrate.embedders.openai_errors import (
+    Endpoint,
     FailedTextsError,
-    RequestLimit,
-    ServerLimits,
     SeveralRefusedError,
     TooLongError,
-    load_library,
 )
+from migrate.embedders.openai_requests import UNUSABLE_VECTOR, Answer, Client, RequestLimit, ServerLimits, load_library
 from migrate.embedders.profile import Profile
 from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import ModelFacts, find_model, rate_limits
@@ -371,9 +367,17 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
                 raise self._bad_text(texts[min(lacking)], UNUSABLE_VECTOR)
             return len(usable)
 
-        settings = self.name, self.base_url, self._read_key(), self.dimensions, self.timeout_s, self.attempts
-        asked = self._limit, self._charges.append, self.api, self.task(role)
-        with self._one_call, Client(*settings, *asked, self._server) as client:
+        endpoint = Endpoint(
+            self.name,
+            self.base_url,
+            self._read_key(),
+            self.dimensions,
+            self.timeout_s,
+            api=self.api,
+            task=self.task(role),
+        )
+        client = Client(endpoint, self.attempts, self._limit, self._charges.append, self._server)
+        with self._one_call, client:
             try:
                 while waiting or in_flight:
                     # A place is free again only when its answer was kept: a kill costs the requests in flight at most

@@ -9,7 +9,6 @@ import base64
 import json
 import math
 import os
-import re
 import ssl
 import threading
 import time
@@ -25,28 +24,21 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.embedders.openai_errors import (
+    NO_BASE64,
+    Endpoint,
+    FailedTextsError,
+    attempts_of,
+    mentions,
+)
 from migrate.embedders.services import OPENAI, Service
-from migrate.errors import AuthenticationError, OutputError, RemoteError
+from migrate.errors import OutputError, RemoteError
 from migrate.files import describe_os_error
-from migrate.locations import mask_url, scrub
 from migrate.redirects import check_redirect
 from migrate.vectors import Vectors, squared_norms
 
 if TYPE_CHECKING:
-    from openai import APIConnectionError, APIResponse, APIStatusError, OpenAI
-
-TOO_LONG = (
-    *("max_tokens_per_request", "context_length_exceeded"),
-    *("maximum context length", "too many tokens", "tokens per request", "too long", "token limit"),
-    "max allowed tokens",
-)
-"""Codes and words of servers for a request that holds too much."""
-
-UNFIT = (400, 422)
-"""Statuses of servers for a request that they do not take: for its options, the number of its texts, or one of them."""
-
-NO_BASE64 = ("base64", "encoding_format")
-"""Words of servers that give vectors as lists of numbers only."""
+    from openai import APIResponse, OpenAI
 
 AZURE_VERSION = "api-version"
 """The parameter of addresses of Azure OpenAI, which takes keys in a header of its own."""
@@ -54,22 +46,6 @@ AZURE_VERSION = "api-version"
 UNUSABLE_VECTOR = "an embedding that is zero, NaN or Inf"
 PROBE = "word"
 """A text that every model can embed."""
-
-
-class TooLongError(Exception):
-    """The request holds more tokens than the server takes, in all or in one text; never leaves this package."""
-
-
-class SeveralRefusedError(Exception):
-    """The server refused a request of several texts, for their number or for whatever; never leaves this package."""
-
-
-class FailedTextsError(Exception):
-    """The server fails on these texts for a `reason`, or on any: then `error` is right; never leaves this package."""
-
-    def __init__(self, reason: str, error: RemoteError) -> None:
-        super().__init__(reason)
-        self.error = error
 
 
 class UnusableError(Exception):
@@ -161,42 +137,37 @@ class ServerLimits:
 class Client:
     """The openai library's client for one model of one server; closes its connections as a context ends.
 
-    `base_url` None is OpenAI, `dimensions` None the model's own. `timeout_s` is for each part of an answer, and for all
-    of its parts; a request is sent `attempts` times at most, while it fails in a way that may pass. `charge` is called
-    with the tokens that the server charged for each answer, usable or not, in the thread of its request. `task` is what
-    the `api` is told of the texts.
+    A request is sent `attempts` times at most, while it fails in a way that may pass. `charge` is called with the
+    tokens that the server charged for each answer, usable or not, in the thread of its request.
     """
 
     few: ClassVar[int] = 3
     """Attempts at a server that has never answered, which may be the wrong one, and unusable answers, which cost."""
 
-    model: str
-    base_url: str | None
-    key: str = field(repr=False)
-    dimensions: int | None
-    timeout_s: float
+    endpoint: Endpoint
     attempts: int
     limit: RequestLimit
     charge: Callable[[int], None]
-    api: Service = OPENAI
-    task: str | None = None
     server: ServerLimits = field(default_factory=ServerLimits)
     _is_stopped: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         import openai
 
-        address, _, parameters = (self.base_url or self.api.base_url or "").partition("?")
+        endpoint = self.endpoint
+        address, _, parameters = (endpoint.base_url or endpoint.api.base_url or "").partition("?")
         query = dict(parse_qsl(parameters, keep_blank_values=True))
-        self._headers: dict[str, Any] = {}
+        headers = dict(endpoint.api.headers(endpoint.key))
         if AZURE_VERSION in query:
-            self._headers = {"api-key": self.key, "Authorization": None}
+            headers = {"api-key": endpoint.key, "Authorization": None}
+        self._headers = {name: openai.omit if it is None else it for name, it in headers.items()}
+        self._headers["X-Stainless-Raw-Response"] = "stream"  # as the library's own calls have it for a stream
         self._openai = openai.OpenAI(
-            api_key=self.key,
+            api_key=endpoint.key,
             base_url=address or None,
             default_query=query,
             # A connection is accepted soon, even by a server that takes far longer to answer
-            timeout=openai.Timeout(self.timeout_s, connect=min(10.0, self.timeout_s)),
+            timeout=openai.Timeout(endpoint.timeout_s, connect=min(10.0, endpoint.timeout_s)),
             http_client=openai.DefaultHttpxClient(
                 verify=_certificates(), event_hooks={"request": [self._on_request], "response": [self._on_response]}
             ),
@@ -208,11 +179,6 @@ class Client:
     def __exit__(self, *_error: object) -> None:
         self.stop()
         self._openai.close()
-
-    @property
-    def service(self) -> str:
-        """The name of the server in messages."""
-        return mask_url(self.base_url) if self.base_url else self.api.title
 
     def start(self, inputs: Sequence[str], future: Future[Answer], *, is_hurried: bool = False) -> None:
         """Send a request in a thread, which is a daemon: a process that ends does not wait for its retries.
@@ -250,7 +216,7 @@ class Client:
             try:
                 # What was answered well is not paid for again
                 content = self._send([inputs[position] for position in lacking], attempts)
-                answer = read_answer(content, len(lacking), self.api)
+                answer = read_answer(content, len(lacking), self.endpoint.api)
                 # An answer that could not be read was charged like this one: it was to the same texts
                 self.charge(answer.tokens * (1 + unread))
                 unread = 0
@@ -273,7 +239,7 @@ class Client:
 
     def _useless(self, times: int, reason: str, count: int) -> Exception:
         """The error for answers without a vector that can be used; that of one text may be no fault of the server."""
-        error = self._failed(times, reason, "check `base_url` and the model behind it")
+        error = self.endpoint.failed(times, reason, "check `base_url` and the model behind it")
         if count == 1 and reason == UNUSABLE_VECTOR:
             return FailedTextsError(reason, error)
         return error
@@ -281,7 +247,7 @@ class Client:
     def responds(self) -> bool:
         """Return whether the server embeds a word, asked once."""
         try:
-            answer = read_answer(self._send([PROBE], 1), 1, self.api)
+            answer = read_answer(self._send([PROBE], 1), 1, self.endpoint.api)
         except Exception:  # whatever it is, the caller has an error to raise
             return False
         self.charge(answer.tokens)
@@ -300,14 +266,14 @@ class Client:
                 with self._post(self._openai.with_options(max_retries=most - tried - 1), inputs, encoding) as response:
                     return self._read(response.iter_bytes())
             except openai.APIConnectionError as error:
-                raise self._unconnected(error, tried) from error
+                raise self.endpoint.unconnected(error, tried) from error
             except openai.APIStatusError as error:
-                if encoding == "base64" and _mentions(error, NO_BASE64):
+                if encoding == "base64" and mentions(error, NO_BASE64):
                     self.server.takes_base64 = False
                     continue
-                tried += _attempts(error)
+                tried += attempts_of(error)
                 if not most <= tried < allowed:
-                    raise self._refused(error, tried, len(inputs)) from error
+                    raise self.endpoint.refused(error, tried, len(inputs)) from error
             except openai.OpenAIError as error:
                 if isinstance(error.__cause__, RemoteError):  # of `_on_response`
                     raise error.__cause__ from None
@@ -319,18 +285,15 @@ class Client:
         self, client: OpenAI, inputs: list[str], encoding: Literal["base64", "float"]
     ) -> AbstractContextManager[APIResponse[Any]]:
         """Send a request, in the form of the API; its answer is read later."""
-        import openai
-
-        body = self.api.body(inputs, self.model, encoding, self.dimensions, self.task)
-        headers = {**self._headers, **self.api.headers(self.key)}
-        headers = {name: openai.omit if it is None else it for name, it in headers.items()}
-        headers["X-Stainless-Raw-Response"] = "stream"  # as the library's own calls with a streaming response have it
-        answer = client.post(self.api.path(self.model), cast_to=object, body=body, options={"headers": headers})
+        endpoint = self.endpoint
+        body = endpoint.api.body(inputs, endpoint.model, encoding, endpoint.dimensions, endpoint.task)
+        path = endpoint.api.path(endpoint.model)
+        answer = client.post(path, cast_to=object, body=body, options={"headers": self._headers})
         return closing(cast("APIResponse[Any]", answer))
 
     def _read(self, chunks: Iterator[bytes]) -> bytes:
         """Read an answer in time: the library's limit starts again with each byte that comes."""
-        end, content = time.monotonic() + self.timeout_s, bytearray()
+        end, content = time.monotonic() + self.endpoint.timeout_s, bytearray()
         try:
             for chunk in chunks:
                 content += chunk
@@ -338,7 +301,7 @@ class Client:
                     break
             else:
                 return bytes(content)
-            reason = f"no whole answer within {self.timeout_s:g} s"
+            reason = f"no whole answer within {self.endpoint.timeout_s:g} s"
         except Exception as error:  # of the HTTP library, which depends on the version of openai
             reason = f"an answer that broke off ({type(error).__name__})"
         raise UnusableError(reason, 0)
@@ -372,66 +335,6 @@ class Client:
         except RemoteError as error:
             raise openai.OpenAIError(str(error)) from error  # for the same reason as in `_on_request`
 
-    def _failed(self, times: int, reason: str, advice: str) -> RemoteError:
-        count = "once" if times == 1 else f"{times} times, the last time"
-        return RemoteError(f"{self.service} failed {count} with: {scrub(reason)}; {advice}")
-
-    def _unconnected(self, error: APIConnectionError, tried: int) -> RemoteError:
-        """The error for a connection that was not made or broke, with its cause, or for no answer in time."""
-        cause = error.__cause__ or error
-        if (refused := _refused_certificate(error)) is not None:
-            reason = (
-                f"no connection (the certificate of the server is not accepted: {refused.verify_message.rstrip('.')})"
-            )
-            advice = "name a file with the certificate of its authority in SSL_CERT_FILE"
-            if refused.verify_code in _OTHER_HOST:
-                advice = "use the host name of the certificate in `base_url`"
-            return self._failed(tried + _attempts(error), reason, advice)
-        cause_text = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)).partition("\n")[0] or type(cause).__name__
-        reason = f"no connection ({cause_text})"
-        if type(error).__name__ == "APITimeoutError" and type(cause).__name__ != "ConnectTimeout":
-            reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
-        advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
-        return self._failed(tried + _attempts(error), reason, advice)
-
-    def _refused(self, error: APIStatusError, tried: int, count: int) -> Exception:
-        """The error for an HTTP status that is not a success; the key never gets into its message."""
-        details = error.body if isinstance(error.body, dict) else {}
-        code = str(details.get("code") or details.get("type") or "")
-        reason = str(details.get("message") or error.message).replace(self.key, "***").strip() or "no message"
-        message = scrub(reason.splitlines()[0])[:300]
-        status, service = error.status_code, self.service
-        if code == "insufficient_quota":
-            return RemoteError(
-                f"{service}: the account has no quota left ({code}); add credit, then run the same again"
-            )
-        # With a 429 OpenAI says so where one request has more tokens than the account has per minute
-        signs = {429: ("request too large",), 400: TOO_LONG, 422: TOO_LONG}.get(status, ())
-        if status == 413 or any(sign in f"{code} {message}".lower() for sign in signs):
-            return TooLongError(message)
-        if count > 1 and status in UNFIT:
-            return SeveralRefusedError(message)
-        if status == 500:
-            reason = f"HTTP 500 ({message})"
-            return FailedTextsError(reason, self._failed(tried, reason, "try again later"))
-        if status in (408, 409, 429) or status >= 500:
-            wait = error.response.headers.get("retry-after")
-            advice = "try again later" if wait is None else f"the server asks to wait {wait} s: run again after that"
-            return self._failed(tried, f"HTTP {status} ({message})", advice)
-        if status in (401, 403):
-            # The server's own words are left out: they quote part of the key
-            return AuthenticationError(
-                f"{service} refused the key (HTTP {status}); check {self.api.key_variable} and its rights"
-            )
-        if status == 404:
-            return RemoteError(
-                f"{service} knows no model {self.model!r} (HTTP 404); check the model's name and `base_url`"
-            )
-        refused = RemoteError(
-            f"{service} refused the request for {self.model!r} (HTTP {status}): {message}; check the options"
-        )
-        return FailedTextsError(f"HTTP {status} ({message})", refused) if status in UNFIT else refused
-
 
 def load_library() -> None:
     """Load the client's library and the certificates, most of what a first request waits for."""
@@ -454,29 +357,6 @@ def _certificates() -> ssl.SSLContext:
             "certificates in PEM form"
         ) from error
     return context
-
-
-_OTHER_HOST = (62, 64)
-"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
-
-
-def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """Return what the check of a server's certificate found wrong, if that is behind an error."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
-        cause = cause.__cause__ or cause.__context__
-    return cause
-
-
-def _mentions(error: APIStatusError, phrases: Sequence[str]) -> bool:
-    """Return whether a refusal, in whatever form, has one of these words."""
-    message = f"{error.message} {error.body}".lower()
-    return any(phrase in message for phrase in phrases)
-
-
-def _attempts(error: APIConnectionError | APIStatusError) -> int:
-    """Count how often the library sent the request of an error."""
-    return 1 + int(error.request.headers.get("x-stainless-retry-count", "0"))
 
 
 def read_answer(body: bytes, count: int, api: Service = OPENAI) -> Answer:

@@ -1,17 +1,13 @@
-"""A saved stitch as facts: what it maps, what it reads, how it was judged, what its layers look like."""
+"""A saved stitch as facts: what it maps, what it reads, how it was judged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from migrate.report.terminal import number
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.select import ScoredStitch, Selection
-from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 
 
 def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
@@ -21,7 +17,6 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
     if fitted.direction != DOCUMENT:
         models = {"from_model": manifest.model, "to_model": manifest.source_model}
     dim = input_dim(manifest)
-    curve = fitted.stitch.loss_curve
     return {
         "stitch": folder,
         "spec": fitted.stitch.spec,
@@ -39,9 +34,6 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "candidates": {
             row.stitch: _told_scores(fitted.selection, row)["overlap_at_10"] for row in fitted.selection.candidates
         },
-        "mean_norm": _mean_norm(fitted),
-        "layers": [{**asdict(layer), **_summary(layer)} for layer in layer_spectra(fitted.stitch, dim)],
-        "loss_curve": [] if curve is None else curve,
         "facts": dict(fitted.stitch.kind_facts() or manifest.stitch.kind_facts or {}),
         "arrays": {name: list(array.shape) for name, array in fitted.stitch.saved().items()},
         "files": sorted(manifest.stitch.files or ()),
@@ -53,19 +45,6 @@ def _told_scores(selection: Selection, row: ScoredStitch) -> dict[str, float | N
     """Return the scores of a candidate, without its overlap where documents are too few to tell one."""
     scores = asdict(row.scores)
     return {**scores, "overlap_at_10": None, "overlap_error": None} if selection.is_too_small else scores
-
-
-def _mean_norm(fitted: FittedStitch) -> float | None:
-    """Return the norm of the mean of the true vectors, which a bias that only gives the mean has; None without any."""
-    vectors = fitted.sample.vectors
-    return float(np.linalg.norm(vectors.mean(axis=0, dtype=np.float64))) if len(vectors) else None
-
-
-def _summary(layer: LayerSpectrum) -> dict[str, float]:
-    """Return the effective rank, and how many directions have nine tenths of the energy."""
-    energy = np.cumsum(np.square(layer.singular_values))
-    enough = int(np.searchsorted(energy, 0.9 * energy[-1])) + 1 if energy.size and energy[-1] > 0 else 0
-    return {"effective_rank": layer.effective_rank, "directions_for_90_percent": enough}
 
 
 def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -86,44 +65,7 @@ def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "held out", f"{overlap}, R² {judged['r2']:.3f}, cosine {judged['cosine']:.3f}"
     told = (f"{spec} {share:.3f}" if share is not None else spec for spec, share in of["candidates"].items())
     yield "candidates", ", ".join(told)
-    if of["mean_norm"] is not None:
-        yield "mean norm", f"{number(of['mean_norm'])}, of the true vectors' mean"
-    yield from _layer_rows(of["layers"])
-    if of["loss_curve"]:
-        yield "loss curve", curve_sentence(of["loss_curve"])
     for name, value in of["facts"].items():
-        if name not in ("layers", "epochs", "held_out_loss"):  # its layers and its curve tell these already
-            yield name, f"{value:.4g}" if isinstance(value, int | float) else str(value)
+        yield name, f"{value:.4g}" if isinstance(value, int | float) else str(value)
     yield "files", f"as in the manifest: {', '.join(of['files'])}"
     yield "made by", of["made_by"]
-
-
-def _layer_rows(layers: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    if not layers:
-        yield "layers", "none: a sum of kernels, which has no matrix"
-    for place, layer in enumerate(layers, 1):
-        values = layer["singular_values"]
-        yield (
-            "map" if len(layers) == 1 else f"layer {place}",
-            f"{len(values):,} singular values from {number(values[0])} to {number(values[-1])}, effective rank "
-            f"{number(layer['effective_rank'])}, 90 % of the energy in {layer['directions_for_90_percent']:,}, bias "
-            f"norm {number(layer['bias_norm'])}",
-        )
-
-
-def curve_sentence(curve: Sequence[Sequence[float]]) -> str:
-    """Return a loss curve in words, and drawn; its last column is what training stopped by.
-
-    >>> curve_sentence([[1, 0.9, 2.0], [2, 0.8, 1.5], [3, 0.7, 1.75]])
-    '3 epochs, held-out loss 2.000 at first, least 1.500 at epoch 2  █▁▅'
-    """
-    losses = [row[-1] for row in curve]
-    kind = "held-out" if len(curve[0]) > 2 else "training"
-    least = min(losses)
-    at = int(curve[losses.index(least)][0])
-    shown = [losses[round(x)] for x in np.linspace(0, len(losses) - 1, min(len(losses), 40))]
-    bars = "▁▂▃▄▅▆▇█"
-    span = max(shown) - min(shown) or 1.0
-    drawn = "".join(bars[round((loss - min(shown)) / span * (len(bars) - 1))] for loss in shown)
-    figures = f"{kind} loss {number(losses[0])} at first, least {number(least)} at epoch {at}"
-    return f"{len(losses)} epochs, {figures}  {drawn}"

@@ -142,15 +142,6 @@ class Stitch(ABC):
         """Return the affine map that is nearest to the fitted one; None where no such map is near."""
         return self.affine(dim)
 
-    def affine_layers(self) -> Sequence[AffineMap]:
-        """Return the affine layers of a fitted map that has no `nearest_affine`, the first one first."""
-        return ()
-
-    @property
-    def loss_curve(self) -> Vectors | None:
-        """Epochs from 1 and their losses, (epochs, 2 or 3), of a fitted stitch that is trained by epochs."""
-        return None
-
     def kind_facts(self) -> dict[str, float]:
         """Numbers about the fit that are worth showing, such as the chosen λ."""
         return {}

@@ -215,7 +215,7 @@ class FittedStitch:
         """The direction: of documents or of queries."""
         return direction_of(self.manifest)
 
-    @cached_property
+    @cached_property  # of every batch of a translation
     def sphere(self) -> Sphere:
         """The sphere on which the true vectors of the sample lie."""
         return Sphere.fit(self.sample.vectors)

@@ -68,18 +68,18 @@ class Kernels:
         """The views that have a weight, with these documents to predict from."""
         parts: list[KernelPart] = []
         for name, weight in weighing.weights.items():
-            if name in self.scales:
-                rows, scale = self.views[name].matrix(), weight * self.scales[name]
-                relative = [
-                    share * regression.weights.get(name, 0.0) / weight for share, regression in weighing.companions
-                ]
-                shares = (weighing.own_share, *relative) if relative else ()
-                width = self.widths.get(name)
-                parts.append(
-                    KernelPart(name, rows, scale, shares)
-                    if width is None
-                    else GaussianPart(name, rows, scale, shares, width=width)
-                )
+            if name not in self.scales:
+                continue
+            shares: tuple[float, ...] = ()
+            if weighing.companions:
+                others = [share * companion.weights.get(name, 0.0) for share, companion in weighing.companions]
+                shares = (weighing.own_share, *(share / weight for share in others))
+            rows = self.views[name].matrix()
+            scale = weight * self.scales[name]
+            if name in self.widths:
+                parts.append(GaussianPart(name, rows, scale, shares, width=self.widths[name]))
+            else:
+                parts.append(KernelPart(name, rows, scale, shares))
         return parts
 
 

@@ -390,8 +390,3 @@ class Adjoint(Stitch):
     def transform(self, vectors: Vectors, texts: TextRows | None = None) -> Vectors:
         """One matrix product."""
         return vectors @ self.matrix_
-
-    def affine_layers(self) -> Sequence[AffineMap]:
-        """Return the matrix, without an offset."""
-        matrix = self.matrix_.astype(np.float64)
-        return (AffineMap(matrix, np.zeros(matrix.shape[1])),)

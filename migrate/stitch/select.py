@@ -30,16 +30,21 @@ from migrate.vectors import Progress, Vectors, no_progress, unit_rows
 
 MORE = 1_000
 
-_NOISE, _TEXTS_NOISE = 2.0, 6.0
-"""Standard errors behind the best up to which a candidate is judged on a second division into folds, and, where it
-reads texts, is preferred: whole documents are alike in more than queries ask for, and ten neighbours among a sample
-tell little of what sets documents of a store apart, which is what texts add. From all-MiniLM-L6-v2 to
-all-mpnet-base-v2 by 300 pairs of SciFact, 10 samples, 4 kept 0.02 less than the best candidate, 6 kept 0.01 less, and 8
-hardly more than 6."""
+_NOISE = 2.0
+"""Standard errors behind the best up to which a candidate is judged on a second division into folds."""
+
+_TEXTS_NOISE = 6.0
+"""The same of one that reads texts, which add more for queries than for a sample's neighbours (4 kept 0.01 less)."""
+
+_LEVEL = 0.25
+"""Standard errors behind the best up to which the cheapest is taken: 1 gave up to 0.02 of overlap@10 away for nothing
+but a cheaper product of matrices, and 0 would let rounding errors decide."""
+
+_COMPLETE = 0.95
+"""Overlap@10 from which on the old vectors leave nothing for texts to add."""
 
 FEWEST_JUDGED = 40
-"""Held-out documents from which on an overlap is told. The ten nearest of fewer are a quarter of all others and more,
-of eleven or fewer they are all others, and the standard error of so few is no sound basis of bounds."""
+"""Held-out documents from which on an overlap is told: ten neighbours are a quarter of all others then."""
 
 AUTO = "auto"
 """The spec that means all candidates that suit the pairs."""
@@ -428,36 +433,32 @@ def _judge(
 
 def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -> tuple[_Judged, Clarity]:
     """The best candidate; those that noise does not tell from it are compared on two divisions into folds."""
-    contenders, divisions = (
-        _near_the_best(judged),
-        {pairs.seed: {candidate.row.stitch: candidate.shares for candidate in judged}},
-    )
+    contenders = _near_the_best(judged)
+    shares_by_division = {pairs.seed: {candidate.row.stitch: candidate.shares for candidate in judged}}
     if len(contenders) > 1:
         divided_again = replace(pairs, seed=pairs.seed + 1)
-        divisions[divided_again.seed] = {
-            candidate.row.stitch: neighbours.overlap(
-                cross_predict(candidate.stitch, divided_again, with_variance=False).vectors
-            )
+        predicted = {
+            candidate.row.stitch: cross_predict(candidate.stitch, divided_again, with_variance=False).vectors
             for candidate in contenders
         }
-    means = [
-        np.mean([shares_of[candidate.row.stitch] for shares_of in divisions.values()], axis=0)
-        for candidate in contenders
-    ]
-    chosen = _pick(
-        [replace(candidate, shares=shares) for candidate, shares in zip(contenders, means, strict=True)]
-    ).row.stitch
-    wins = [
-        all(shares_of[chosen][is_held_out].mean() >= shares[is_held_out].mean() for shares in shares_of.values())
-        for fold_seed, shares_of in divisions.items()
-        for rows in fold_rows(len(pairs), seed=fold_seed)
-        for is_held_out in [np.isin(neighbours.query_rows, rows)]
-        if is_held_out.any()  # of more than 1,000 pairs some parts ask nothing
-    ]
+        shares_by_division[divided_again.seed] = {
+            stitch: neighbours.overlap(vectors) for stitch, vectors in predicted.items()
+        }
+    judged_again = []
+    for candidate in contenders:
+        shares = np.mean([shares_of[candidate.row.stitch] for shares_of in shares_by_division.values()], axis=0)
+        judged_again.append(replace(candidate, shares=shares))
+    chosen = _pick(judged_again).row.stitch
+    wins = []
+    for fold_seed, shares_of in shares_by_division.items():
+        for rows in fold_rows(len(pairs), seed=fold_seed):
+            is_held_out = np.isin(neighbours.query_rows, rows)
+            if is_held_out.any():  # of more than 1,000 pairs some parts ask nothing
+                means = {stitch: shares[is_held_out].mean() for stitch, shares in shares_of.items()}
+                wins.append(bool(means[chosen] >= max(means.values())))
     rivals = tuple(candidate.row.stitch for candidate in contenders if candidate.row.stitch != chosen)
-    return next(candidate for candidate in judged if candidate.row.stitch == chosen), Clarity(
-        sum(wins), len(wins), rivals
-    )
+    best = next(candidate for candidate in judged if candidate.row.stitch == chosen)
+    return best, Clarity(sum(wins), len(wins), rivals)
 
 
 def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
@@ -473,11 +474,10 @@ def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
 def _pick(near: Sequence[_Judged]) -> _Judged:
     """Pick the cheapest of those that read texts, unless these can add nothing, else of all near the best."""
     readers = [candidate for candidate in _near_the_best(near) if candidate.stitch.reads_texts]
-    # From there on the old vectors leave nothing for texts to add
-    group = readers if readers and _best(near).shares.mean() < 0.95 else near
-    # A whole standard error gave up to 0.02 of overlap@10 away, for nothing but a cheaper product of matrices; none
-    # would let rounding errors decide
-    return next(candidate for candidate in group if _is_near(candidate, _best(group), 0.25))
+    group = near
+    if readers and _best(near).shares.mean() < _COMPLETE:
+        group = readers
+    return next(candidate for candidate in group if _is_near(candidate, _best(group), _LEVEL))
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:

@@ -61,7 +61,7 @@ class WordView:
         """Squared lengths of the rows, (m,): 1, but 0 for a document without any feature."""
         return np.asarray(self._norms > 0, dtype=np.float32)
 
-    @cached_property
+    @cached_property  # the dearest product of a batch, which two questions need
     def _norms(self) -> Vectors:
         """Lengths of the rows before they are brought to 1, by blocks: the product has many terms a document."""
         starts = range(0, len(self), _BLOCK)
@@ -101,7 +101,7 @@ class TermView:
         lengths = _lengths(self._rows) if self.basis is None else squared_norms(self._rows)
         return np.asarray(lengths > 0, dtype=np.float32)
 
-    @cached_property
+    @cached_property  # made for a view that is read, once for all that is asked of it
     def _rows(self) -> Any:
         return unit_terms(self.terms) if self.basis is None else unit_rows(self.terms @ self.basis)
 

@@ -25,7 +25,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Self
 
@@ -189,40 +188,83 @@ def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], N
     return windows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
+class WordCutter:
+    """A tokenizer that cuts texts word by word.
+
+    Attributes
+    ----------
+    content : as the tokenizers library writes it, JSON
+    lead : the beginning of a word that makes it be cut as it is inside a text: byte-level tokenizers want the space
+    remembered : the token ids of up to `REMEMBERED` words, int32, so that a word is cut once, not in every batch
+    """
+
+    content: str
+    model: Tokenizer = field(repr=False)
+    lead: str
+    remembered: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, content: str) -> Self:
+        """Read a tokenizer; ValueError where it is none."""
+        from tokenizers import Tokenizer
+
+        try:
+            model = Tokenizer.from_str(content)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"the tokenizer cannot be read: {error}") from error
+        first, word, spaced, both = _encode(model, ["a", "b", " b", "a b"])
+        keeps_spaces = both == first + spaced and both != first + word
+        return cls(content, model, " " if keeps_spaces else "")
+
+    def token_ids(self, words: Sequence[str]) -> list[bytes]:
+        """The token ids of each word, int32."""
+        remembered = self.remembered
+        unread = [word for word in words if word not in remembered]
+        encoded = _encode(self.model, [self.lead + word for word in unread]) if unread else []
+        new = {word: array("i", ids).tobytes() for word, ids in zip(unread, encoded, strict=True)}
+        rows = [remembered[word] if word in remembered else new[word] for word in words]
+        remembered.update(islice(new.items(), max(REMEMBERED - len(remembered), 0)))
+        return rows
+
+
+def _encode(model: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The token ids of texts, without special ones."""
+    return [encoding.ids for encoding in model.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Pieces:
     """The pieces that a store's texts use, out of a model's vocabulary.
 
     Attributes
     ----------
-    tokenizer : as the tokenizers library writes it, JSON
+    cutter : the model's tokenizer
     kept : (t,) int32, ascending: the token ids that the texts use
     vectors : (t, d) float32, unit rows: the model's input vectors of these
     limit : tokens of a text that the model reads, None where it reads all
-    remembered : the token ids of up to `REMEMBERED` words, int32, so that a word is cut once, not in every batch
     """
 
-    tokenizer: str
+    cutter: WordCutter
     kept: NDArray[np.int32]
     vectors: Vectors
     limit: int | None
-    remembered: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, table: TokenTable) -> Pieces:
         """The whole vocabulary of a model."""
         ids = np.arange(len(table.vectors), dtype=np.int32)
-        return cls(table.tokenizer, ids, unit_rows(table.vectors), table.limit)
+        return cls(WordCutter.of(table.tokenizer), ids, unit_rows(table.vectors), table.limit)
 
     def only(self, used: NDArray[np.bool_]) -> Pieces:
         """Return the pieces that are used, (t,)."""
-        return Pieces(self.tokenizer, self.kept[used], self.vectors[used], self.limit, self.remembered)
+        return Pieces(self.cutter, self.kept[used], self.vectors[used], self.limit)
 
     def counts(self, words: Sequence[str]) -> tuple[Sparse, NDArray[np.int64]]:
         """Count each kept piece in each word, (w, t), and how many tokens a word has, (w,)."""
         from scipy.sparse import coo_array
 
-        rows = self._token_ids(words)
+        rows = self.cutter.token_ids(words)
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // np.dtype(np.int32).itemsize
         ids = np.frombuffer(b"".join(rows), dtype=np.int32)
         positions = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
@@ -231,34 +273,6 @@ class Pieces:
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
         return coo_array((ones, (owners, positions[is_kept])), shape=shape).tocsr(), lengths
-
-    def _token_ids(self, words: Sequence[str]) -> list[bytes]:
-        """The token ids of each word, int32."""
-        remembered = self.remembered
-        unread = [word for word in words if word not in remembered]
-        encoded = self._encode([self._lead + word for word in unread]) if unread else []
-        new = {word: array("i", code.ids).tobytes() for word, code in zip(unread, encoded, strict=True)}
-        rows = [remembered[word] if word in remembered else new[word] for word in words]
-        remembered.update(islice(new.items(), max(REMEMBERED - len(remembered), 0)))
-        return rows
-
-    @cached_property
-    def _model(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        try:
-            return Tokenizer.from_str(self.tokenizer)
-        except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"the tokenizer cannot be read: {error}") from error
-
-    def _encode(self, texts: Sequence[str]) -> list[Any]:
-        return list(self._model.encode_batch_fast(list(texts), add_special_tokens=False))
-
-    @cached_property
-    def _lead(self) -> str:
-        """The beginning of a word that makes it be cut as it is inside a text: byte-level tokenizers want the space."""
-        first, word, spaced, both = (encoding.ids for encoding in self._encode(["a", "b", " b", "a b"]))
-        return " " if both == first + spaced and both != first + word else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +357,7 @@ class TextReader:
 
     def state(self) -> Mapping[str, bytes]:
         """Tokenizer and further models as files to save with the arrays, if there are any."""
-        files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.tokenizer.encode()}
+        files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.cutter.content.encode()}
         return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
 
     @classmethod
@@ -352,8 +366,8 @@ class TextReader:
         pieces = None
         if "pieces.kept" in arrays:
             limit = int(arrays["pieces.limit"][0])
-            tokenizer = state[TOKENIZER_FILE].decode()
-            pieces = Pieces(tokenizer, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
+            cutter = WordCutter.of(state[TOKENIZER_FILE].decode())
+            pieces = Pieces(cutter, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
         specs = expect({"views": parse_json(state.get(VIEWS_FILE, b"[]"))}, {"views": list[str]})["views"]
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
@@ -363,7 +377,7 @@ class TextReader:
         return reader
 
     def _check(self) -> None:
-        """Make sure that the arrays fit together, and that the tokenizer is one."""
+        """Make sure that the arrays fit together."""
         terms, vectors = (
             (BUCKETS, BUCKETS) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
         )
@@ -371,8 +385,6 @@ class TextReader:
         good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
         if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
-        if self.pieces is not None:
-            self.pieces.counts(["word"])
 
 
 def view_of(spec: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from provider_servers import provider_server
 
-from migrate.embedders import load_embedder
+from migrate.embedders import Embedder, load_embedder
 from migrate.embedders.kinds import BUILT_IN, LoadOptions
 from migrate.embedders.tfidf import TfidfEmbedder
 from migrate.testing.embedders import TEXTS, EmbedderTests
@@ -127,3 +127,7 @@ class Wrong(TfidfEmbedder):
 def test_the_suite_finds_what_is_wrong(fault, check, more):
     with pytest.raises(AssertionError):
         check(EmbedderTests(), Wrong(fault), *more)
+
+
+def test_the_contract_fits_on_a_page():
+    assert len([name for name in vars(Embedder) if not name.startswith("_")]) <= 14

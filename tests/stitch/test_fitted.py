@@ -31,7 +31,7 @@ from migrate.stitch.linear import Identity, MeanVector
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.scores import HeldOutScores
 from migrate.stitch.select import ScoredStitch, Selection, select_stitch, tune
-from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader
+from migrate.stitch.text_reader import TOKENIZER_FILE, TextReader, WordCutter
 from migrate.stitch.view_weights import Weighing
 from migrate.vectors import Batch
 
@@ -343,8 +343,8 @@ def test_batches_may_be_cut_anywhere(fitted, batch):
 def test_the_digest_tells_stitches_apart_but_not_their_fallbacks(fitted, make_fitted, ridge):
     reader = fitted.reader
     topics = replace(fitted, reader=replace(reader, topics=reader.topics * 2))
-    tokenizer = reader.pieces.tokenizer.replace("##", "@@")
-    cut = replace(fitted, reader=replace(reader, pieces=replace(reader.pieces, tokenizer=tokenizer)))
+    cutter = WordCutter.of(reader.pieces.cutter.content.replace("##", "@@"))
+    cut = replace(fitted, reader=replace(reader, pieces=replace(reader.pieces, cutter=cutter)))
     others = (topics, cut, make_fitted("text"), make_fitted("ridge+near"), fitted.without_texts())
     assert len({one.digest() for one in (fitted, *others)}) == 6
     assert fitted.digest() == replace(fitted, fallback=None).digest()

@@ -67,7 +67,7 @@ def test_tokens_through_words_are_those_of_the_tokenizer(name, lead, added, text
     """But for the first word of a byte-level one, which has no space before it: here all texts get one."""
     tokenizer = request.getfixturevalue(name)
     pieces = pieces_of(tokenizer)
-    assert pieces._lead == lead, "only a tokenizer that keeps spaces gets one"
+    assert pieces.cutter.lead == lead, "only a tokenizer that keeps spaces gets one"
     for text in [*texts[:50], *HARD]:
         ids = tokenizer.encode(added + " ".join(text.split()), add_special_tokens=False).ids
         found, length = through_words(pieces, text)
@@ -79,7 +79,7 @@ def test_remembered_words_are_cut_as_at_first(minilm, monkeypatch):
     monkeypatch.setattr("migrate.stitch.text_reader.REMEMBERED", 2)
     pieces, words = pieces_of(minilm), ["dogcat", "zebras", "Cells,", "naïve"]
     first, lengths = pieces.counts(words)
-    assert list(pieces.remembered) == words[:2]
+    assert list(pieces.cutter.remembered) == words[:2]
     again, others = pieces.counts([*words[::-1], "new"])
     assert others[:4].tolist() == lengths[::-1].tolist()
     np.testing.assert_array_equal(again[[3, 2, 1, 0]].toarray(), first.toarray())

@@ -113,7 +113,7 @@ def test_the_limit_of_the_model_is_that_of_all_views(texts, table):
 def test_a_text_of_one_endless_word_is_read(reader):
     """Chinese and Thai put no spaces, so that one word may be longer than the model reads."""
     views = reader.read(["数据库" * 200]).views
-    assert len(Tokenizer.from_str(reader.pieces.tokenizer).encode("数据库" * 200).ids) > reader.pieces.limit
+    assert len(Tokenizer.from_str(reader.pieces.cutter.content).encode("数据库" * 200).ids) > reader.pieces.limit
     assert np.linalg.norm(dense(views["ngrams"].matrix())) == pytest.approx(1, abs=1e-6)
 
 

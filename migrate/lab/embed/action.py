@@ -10,7 +10,6 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cost.unread import count_unread
-from migrate.embedders.abilities import loaded_profile
 from migrate.files import command_ends
 from migrate.lab.embed.options import EmbedOptions
 from migrate.lab.embed.sizes import room
@@ -27,7 +26,7 @@ def command(request: EmbedOptions, yes: bool, model: ModelOptions, dry_run: bool
     with progress_bar() as progress:
         loaded = load_model(model, str(request.model), seed=request.seed, asks_again=False)
         step = step_like(Embed, request, model=loaded, progress=progress)
-        target, size = loaded_profile(step.embedder), step.chunk
+        target, size = step.target, step.chunk
         if step.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")
         if size is not None:

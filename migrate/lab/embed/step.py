@@ -14,7 +14,6 @@ from migrate.datasets.download import resolve_beir
 from migrate.datasets.records import read_corpus
 from migrate.embed import embed_corpus
 from migrate.embed.corpus import AGAIN, documents_left
-from migrate.embedders.abilities import loaded_profile
 from migrate.errors import UsageError
 from migrate.files import refuse_overlap
 from migrate.lab.embed.options import EmbedOptions
@@ -26,6 +25,7 @@ from migrate.work.outputs import OutputFolder
 if TYPE_CHECKING:
     from migrate.embed import Embedding
     from migrate.embedders.base import Embedder
+    from migrate.embedders.profile import Profile
     from migrate.lab.embed.sizes import ChunkSize
     from migrate.vectors import Document
 
@@ -70,12 +70,17 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
         return self.cap.meter(model_at(self.model), self.price)
 
     @property
-    def leaves_whole(self) -> bool:
-        """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
+    def target(self) -> Profile:
+        """The profile of the model, which is loaded where only that tells its tokens."""
         from migrate.embedders.abilities import loaded_profile
 
+        return loaded_profile(self.embedder)
+
+    @property
+    def leaves_whole(self) -> bool:
+        """True where documents are left whole as nothing is said of chunks: a file has vectors of whole ones."""
         sizes = (self.chunk_tokens, self.chunk_overlap)
-        return not self.no_chunks and sizes == (None, None) and loaded_profile(self.embedder).kind == "file"
+        return not self.no_chunks and sizes == (None, None) and self.target.kind == "file"
 
     @cached_property
     def chunk(self) -> ChunkSize | None:
@@ -83,12 +88,12 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
         is_read = isinstance(self.corpus, str | Path) or self.chunk_tokens is not None
         if self.no_chunks or self.leaves_whole or not is_read:
             return None
-        return chunk_size(loaded_profile(self.embedder), self.chunk_tokens, self.chunk_overlap)
+        return chunk_size(self.target, self.chunk_tokens, self.chunk_overlap)
 
     @cached_property
     def documents(self) -> Callable[[], Iterable[Document]]:
         """Starts reading the documents, in chunks where they are cut."""
-        read, target, size = self._source[0], loaded_profile(self.embedder), self.chunk
+        read, target, size = self._source[0], self.target, self.chunk
         if size is None:
             return read
         cut_documents((), target, size)  # a size that cannot be is refused here
@@ -114,9 +119,7 @@ class Embed(EmbedOptions, PaidStep["Embedding"]):
     @property
     def chunks(self) -> dict[str, object] | None:
         """The size of chunks and who counts their tokens, as JSON has them."""
-        from migrate.embedders.abilities import loaded_profile
-
-        counter = loaded_profile(self.embedder).counter
+        counter = self.target.counter
         return None if self.chunk is None else {**asdict(self.chunk), "counted_by": counter.source}
 
     @cached_property

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from migrate.errors import UsageError
 from migrate.lab.similarity.neighbours import check_same_documents, nearest_by_cosine, some_rows
+from migrate.lab.similarity.spectrum import LayerSpectrum, layer_spectra
+from migrate.lab.stitches.mlp import Mlp
 from migrate.stitch.base import Stitch
 from migrate.stitch.linear import Adjoint, Identity, MeanVector
 from migrate.stitch.nearest import NEIGHBOURS
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import score_predictions
-from migrate.stitch.spectrum import LayerSpectrum, layer_spectra
 from migrate.vectors import Vectors, unit_rows
 
 RIDGE = "ridge"
@@ -129,7 +130,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     train, test = halves(len(source), seed=seed)
     x, y, truth = source[train], target[train], target[test]
     fitted = _fit(stitch, x, y)
-    curve = fitted.loss_curve
+    curve = fitted.loss_curve_.tolist() if isinstance(fitted, Mlp) else []
     half = max(len(x) // 2, 2)
     task = _Task(truth, seed=seed)
     as_it_is = source[test] if source.shape[1] == target.shape[1] else None
@@ -144,7 +145,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
         identity=None if as_it_is is None else task.judge(as_it_is),
         mean_norm=float(np.linalg.norm(y.mean(axis=0, dtype=np.float64))),
         layers=layer_spectra(fitted, source.shape[1], x),
-        loss_curve=() if curve is None else tuple(map(tuple, curve.tolist())),
+        loss_curve=tuple(map(tuple, curve)),
     )
 
 

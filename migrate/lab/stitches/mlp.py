@@ -275,11 +275,6 @@ class Mlp(StretchableStitch):
         """Return weights and biases of each layer."""
         return [AffineMap(layer.weights.astype(np.float64), layer.biases.astype(np.float64)) for layer in self.layers_]
 
-    @property
-    def loss_curve(self) -> Vectors:
-        """The losses of each epoch."""
-        return self.loss_curve_
-
     def kind_facts(self) -> dict[str, float]:
         """Layers, epochs that were trained, and the best held-out loss where pairs were held out."""
         if not hasattr(self, "loss_curve_"):

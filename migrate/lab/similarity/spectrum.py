@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from migrate.lab.stitches.mlp import Mlp
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch, centred
 from migrate.stitch.text_features import Matrix
@@ -38,7 +39,7 @@ def layer_spectra(stitch: Stitch, dim: int, source: Vectors | None = None) -> tu
     """
     affine = stitch.nearest_affine(dim)
     if affine is None:
-        return tuple(_spectrum(layer) for layer in stitch.affine_layers())
+        return tuple(map(_spectrum, stitch.affine_layers())) if isinstance(stitch, Mlp) else ()
     matrix = affine.matrix
     if source is not None and len(source) < len(matrix):
         # It maps nothing outside of what the centred pairs span.
