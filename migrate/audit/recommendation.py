@@ -422,8 +422,8 @@ class _Advice:
 
     def _together_remark(self) -> str:
         return (
-            "keep the old store and its model for now: the worker puts true vectors into the new one meanwhile, and "
-            "`live status` says when the old one adds nothing any more"
+            "keep the old store and its model until the worker has put true vectors into the new one, as `live status` "
+            "says"
         )
 
     def _two_stage_remark(self, option: Option) -> str:

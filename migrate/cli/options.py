@@ -250,10 +250,7 @@ def _pace(value: object) -> float:
     except ValueError:
         share = math.nan
     if not LEAST <= share <= 1:
-        raise click.BadParameter(
-            f"{value!r} is not a share of the time, from {LEAST} to 1; give one such as 0.25; rates such as 20/s are "
-            "for `live run`"
-        )
+        raise click.BadParameter(f"{value!r} is not a share of the time, from {LEAST} to 1; give one such as 0.25")
     return share
 
 

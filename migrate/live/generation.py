@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +39,8 @@ def generation_of(store: Store) -> str:
     Of a folder, what its files are; of a database, what its manifest says, which single vectors that are put into it
     do not change.
     """
-    files, manifest = as_files(store), store.info.manifest
+    files = as_files(store)
+    manifest = store.info.manifest
     identity: list[Any] = [store.info.dim, None if manifest is None else [manifest.created, dict(manifest.inputs)]]
     if manifest is not None and manifest.model is not None:
         identity.append([manifest.model.spec, manifest.model.revision])
@@ -68,7 +68,9 @@ class Texts:
     """
 
     def __init__(self, store: Store, index: Store | IndexSearch, *, valid_s: float) -> None:
-        self._store, self._index, self.turn = store, index, threading.Lock()
+        self._store = store
+        self._index = index
+        self.turn = threading.Lock()
         self._records = store if isinstance(store, DatabaseStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
@@ -115,9 +117,8 @@ class Texts:
             if self._records is not None:
                 with self.turn:
                     return self._records.find_vectors(ids)
-            rows = np.fromiter(map(self.rows.get, ids, repeat(-1)), np.int64, len(ids))
-            if (is_missing := rows < 0).any():
-                rows, ids = rows[~is_missing], [ids[row] for row in np.flatnonzero(~is_missing).tolist()]
+            ids = [doc_id for doc_id in ids if doc_id in self.rows]
+            rows = np.array([self.rows[doc_id] for doc_id in ids], np.int64)
             if (held := self._index.held_vectors(rows)) is not None:
                 return Batch(ids, held)
             with self.turn:
@@ -132,8 +133,10 @@ class Texts:
 
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
-        now, hashes = time.monotonic(), self._hashes
-        oldest, entries = now - self._valid_s, list(map(hashes.get, ids))
+        now = time.monotonic()
+        oldest = now - self._valid_s
+        hashes = self._hashes
+        entries = list(map(hashes.get, ids))
         new = [doc_id for doc_id, entry in zip(ids, entries, strict=True) if entry is None or entry[1] < oldest]
         if new and self._pause.is_over:
             try:
@@ -196,9 +199,11 @@ class Generation:
             return np.empty(0, np.intp)
         if not self.store.info.exact:  # an index that keeps codes ranks by something near the true vector
             return np.arange(len(ids))
-        made_true, true_hashes = self.made_true, map(self.true_in_store.get, ids)
-        rows = enumerate(zip(ids, true_hashes, hashes, strict=True))
-        untrue = [row for row, (i, true, now) in rows if (true is None or true != now) and i not in made_true]
+        untrue = []
+        for row, (doc_id, now) in enumerate(zip(ids, hashes, strict=True)):
+            true = self.true_in_store.get(doc_id)
+            if (true is None or true != now) and doc_id not in self.made_true:
+                untrue.append(row)
         return np.array(untrue, np.intp)
 
     def uncertainties(self, ids: Collection[str]) -> list[float]:
@@ -224,7 +229,8 @@ def open_generation(location: str, vectors: LiveVectors, *, valid_s: float) -> G
 def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
     marker = marker_at_rest(location)  # from before anything is read that is kept
     store = open_store(location, verify=True)
-    model, manifest = model_of(store), store.info.manifest
+    model = model_of(store)
+    manifest = store.info.manifest
     identity = vectors.embedder.identity
     if model != identity:
         state = " in another state" if model.spec == identity.spec else ""
@@ -239,7 +245,8 @@ def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
     # The old model may be unknown: nothing says it of a store that lead-migrate has not made
     translated = manifest is not None and (manifest.store.made_by == "translate" or manifest.source_model is not None)
     n_true = manifest.counts.get("true vectors", 0) if manifest is not None else 0
-    texts, confidence = Texts(store, index, valid_s=valid_s), confidence_of(store)
+    texts = Texts(store, index, valid_s=valid_s)
+    confidence = confidence_of(store)
     made_true: frozenset[str] = frozenset()
     if confidence is not None and as_files(store) is not None and (is_true := confidence >= 1).any():
         made_true = frozenset(doc_id for doc_id, row in texts.rows.items() if is_true[row])

@@ -140,18 +140,22 @@ class Monitor:
 
         Reads the store; embeds documents that the pool lacks. Where that fails, they are to be looked at again.
         """
-        last, count = pool.last, pool.store.info.count
+        last = pool.last
+        count = pool.store.info.count
         if not pool.queries:  # documents that they were answered with are gone
             return replace(self, last=last, n_documents=count)
         if self.calibration is None:
-            calibration, kinds = pool.calibrated(_ERROR), self.kinds.with_usual(pool.vectors)
+            calibration = pool.calibrated(_ERROR)
+            kinds = self.kinds.with_usual(pool.vectors)
             return replace(self, last=last, n_documents=count, calibration=calibration, kinds=kinds)
         low, high, first_low, first_high = self.low, self.high, self.first_low, self.first_high
         kinds, is_first = self.kinds.with_new(pool.vectors)
         for below, above, first in zip(*pool.scores(self.calibration), is_first, strict=True):
-            low, high = low.with_score(float(below)), high.with_score(float(above))
+            low = low.with_score(float(below))
+            high = high.with_score(float(above))
             if first:
-                first_low, first_high = first_low.with_score(float(below)), first_high.with_score(float(above))
+                first_low = first_low.with_score(float(below))
+                first_high = first_high.with_score(float(above))
         monitor = replace(self, last=last, n_documents=count, low=low, high=high)
         return replace(monitor, kinds=kinds, first_low=first_low, first_high=first_high)
 
@@ -223,7 +227,10 @@ class ServedPool:
         *,
         seed: int = 0,
     ) -> None:
-        self.store, self.embedder, self.is_true, self.seed = store, embedder, is_true, seed
+        self.store = store
+        self.embedder = embedder
+        self.is_true = is_true
+        self.seed = seed
         self.last = queries[-1].number
         self.metric: Metric = store.info.metric
         self.ids = [doc_id for batch in store.scan() for doc_id in batch.ids]

@@ -72,7 +72,8 @@ class OldStore:
     def _read(self) -> _Opened:
         marker = marker_at_rest(self.location)
         store = open_store(self.location, verify=True)
-        info, model = store.info, self._vectors.embedder.identity
+        info = store.info
+        model = self._vectors.embedder.identity
         recorded = info.manifest.model if info.manifest is not None else None
         if recorded is not None and recorded.spec != model.spec:
             raise StoreError(
@@ -124,7 +125,8 @@ class OldStore:
         return Asked(found, time.monotonic() + seconds)
 
     def _search(self, query: str, depth: int, where: Any) -> Hits:
-        vector, opened = self._vectors.of_query(query), self._opened
+        vector = self._vectors.of_query(query)
+        opened = self._opened
         if opened is None:
             raise StoreError(f"{self.location}: the old store is gone")
         hits = opened.index.search(vector[None], depth, where)[0]

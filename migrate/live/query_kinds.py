@@ -40,13 +40,15 @@ class Kinds:
 
     def with_new(self, vectors: Vectors) -> tuple[Kinds, NDArray[np.bool_]]:
         """Return the kinds after some queries, (n, dim), and which of them are the first of a kind, (n,)."""
-        kinds, packed = self.with_usual(vectors), _packed(vectors)
+        kinds = self.with_usual(vectors)
+        packed = _packed(vectors)
         sample, firsts, rows = (
             _rows(packed_rows, kinds.dim) for packed_rows in (kinds.sample, kinds.firsts, b"".join(packed))
         )
         mean = sample.mean(axis=0)
         threshold = usual_cosine(centred(sample, mean), in_runs=True)
-        rows, known_rows = centred(rows, mean), {*_split(kinds.firsts, kinds.dim)}
+        rows = centred(rows, mean)
+        known_rows = {*_split(kinds.firsts, kinds.dim)}
         is_first: NDArray[np.bool_] = np.all(rows @ centred(firsts, mean).T <= threshold, axis=1)
         near = rows @ rows.T > threshold
         for position, packed_row in enumerate(packed):

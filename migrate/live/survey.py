@@ -91,7 +91,8 @@ def survey_store(store: Store, embedder: Embedder, refused: Mapping[str, tuple[b
 
 
 def _blocks(store: Store) -> Iterator[tuple[int, Sequence[str], Vectors, list[Document]]]:
-    documents, start = store.documents(), 0
+    documents = store.documents()
+    start = 0
     for batch in store.scan(batch_size=batch_rows(store.info.dim)):
         texts = list(islice(documents, len(batch)))
         if [document.id for document in texts] != list(batch.ids):

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from migrate.live.state import Counter, text_hash
 from migrate.vectors import Document, Query, Vectors, as_vectors, check_vectors
 
 _log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S: Final = 30.0
+"""Seconds after which the cache is asked again for a text that it did not have."""
 
 CountUp = Callable[[Mapping[Counter, float]], None]
 
@@ -109,7 +113,8 @@ class LiveVectors:
         self._absent: dict[bytes, float] = {}
         self._refused: set[bytes] = set()
         self._batches = 0
-        self._failing, self._slow = Pause(), Pause()
+        self._failing = Pause()
+        self._slow = Pause()
 
     def close(self) -> None:
         """Embed nothing more; what is being embedded comes to its end, in the cache."""
@@ -136,8 +141,8 @@ class LiveVectors:
 
     def unasked(self, hashes: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return those documents, by id, that the cache may have by now: it was not asked for them lately."""
-        since, asked_at = time.monotonic() - 30.0, self._absent
-        return {doc_id: digest for doc_id, digest in hashes.items() if asked_at.get(digest, -np.inf) < since}
+        since = time.monotonic() - _ASK_AGAIN_S
+        return {doc_id: digest for doc_id, digest in hashes.items() if self._absent.get(digest, -np.inf) < since}
 
     def accepted(self, hashes: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return those documents, by id, that the model has not refused."""

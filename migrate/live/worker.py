@@ -248,7 +248,8 @@ class Worker:
         """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
         survey = self.survey
         if survey.embedded:
-            ids, survey.embedded = survey.embedded[:_BATCH], survey.embedded[_BATCH:]
+            ids = survey.embedded[:_BATCH]
+            del survey.embedded[:_BATCH]
             return self._documents([doc_id for doc_id in ids if doc_id not in survey.true])
         size = int(min(self._room(), _BATCH))
         if size <= 0:
@@ -380,7 +381,8 @@ def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> P
 
 
 def _check_fits(store: Store, embedder: Embedder) -> None:
-    location, model = store.info.location, model_of(store)
+    location = store.info.location
+    model = model_of(store)
     if not store.info.has_texts:
         raise StoreError(f"{location}: the store has no texts to embed; serve one with texts")
     require_model(location, model, embedder.identity)
