@@ -139,14 +139,19 @@ def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
     """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
     if recommendation is None:
         return
-    for line in wrap(recommendation["remark"]).splitlines():
-        advise(line)
+    advise_paragraph(recommendation["remark"])
     if recommendation["serving"]:
         advise("in Python, to serve it:")
         for line in recommendation["serving"]:
             advise(f"  {line}")
     if recommendation["command"]:
         _advise_words(recommendation["command"])
+
+
+def advise_paragraph(text: str) -> None:
+    """Print to stderr what takes several lines, unless `--quiet` was given."""
+    for line in wrap(text).splitlines():
+        advise(line)
 
 
 def _advise_words(arguments: Sequence[str]) -> None:

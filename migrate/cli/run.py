@@ -10,6 +10,7 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import (
     advise_other_queries,
+    advise_paragraph,
     advise_recommendation,
     model_words,
     path_beside,
@@ -60,7 +61,7 @@ def command(
     from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence, doubts
-    from migrate.report.terminal import table, wrap
+    from migrate.report.terminal import table
     from migrate.stores import open_store
 
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
@@ -113,8 +114,8 @@ def command(
     if finished is None:
         paid.finish()
         chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
-        for line in "\n".join(map(wrap, chosen)).splitlines():
-            advise(line)
+        for sentence in chosen:
+            advise_paragraph(sentence)
         if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
         code = show_report(done.report, outputs, page=output / PAGE, **shown)
@@ -147,11 +148,8 @@ def _judge(step: Run, request: Run, paid: Spending, outputs: Outputs, *, dry_run
 
 def _embed_all(step: Run, full: Reembed, paid: Spending, request: Run, *, dry_run: bool, as_json: bool) -> int:
     """Make the full re-embed of a store of which there is nothing to judge; `request` is what was typed."""
-    from migrate.report.terminal import wrap
-
     store = full.source
-    for line in wrap(f"there is nothing to judge, so the store is embedded in full: {step.job.why_full}").splitlines():
-        advise(line)
+    advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {step.job.why_full}")
     reads = [str(request.store), request.queries_location]
     stop_if_dry(dry_run, reads=reads, writes=[full.output], step=step, as_json=as_json)
     paid.agree(step, progress=step.progress)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from migrate.cli.inputs import load_model
-from migrate.cli.next_step import command_line
+from migrate.cli.next_step import advise_paragraph, command_line
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.cost.deal import weigh
@@ -24,7 +24,6 @@ from migrate.embedders import facts_of
 from migrate.errors import SpendingError
 from migrate.files import cache_folder, read_file
 from migrate.manifest import today
-from migrate.report.terminal import wrap
 
 if TYPE_CHECKING:
     from migrate.cost.count import CacheLookup
@@ -70,8 +69,7 @@ class Spending:
         target = next(model for model in plan.models if model.role == TARGET)
         deal = weigh(target, store, is_proven=is_proven, seed=seed)
         if deal is not None and deal.plan.documents:
-            for line in wrap(deal.sentence(subject)).splitlines():
-                advise(line)
+            advise_paragraph(deal.sentence(subject))
             if deal.full_is_better:
                 advise(f"  {PROGRAM} {command_line(['reembed', *arguments])}")
         return deal

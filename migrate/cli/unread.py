@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from migrate.steps.fit.job import FitJob
     from migrate.stores.base import Store
 
-CHUNKS = "`embed` cuts documents into chunks that fit"
 DOCUMENTS, QUERIES = "documents of the store", "queries"
+
+_REMEDIES = {DOCUMENTS: "`embed` cuts documents into chunks that fit", QUERIES: "shorten them"}
 
 
 def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
@@ -32,11 +33,13 @@ def warn_of_unread(unread: Unread | None, subject: str, remedy: str) -> None:
 
 def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
     """Count what a model will leave unread of a store's documents, say so, and return it."""
-    if not store.info.has_texts:
-        return None
-    unread = count_unread_of_store(store, loaded_profile(embedder), seed=seed)
-    warn_of_unread(unread, DOCUMENTS, CHUNKS)
+    unread = _unread_of_store(store, embedder, seed=seed)
+    warn_of_unread(unread, DOCUMENTS, _REMEDIES[DOCUMENTS])
     return unread
+
+
+def _unread_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
+    return count_unread_of_store(store, loaded_profile(embedder), seed=seed) if store.info.has_texts else None
 
 
 def count_unread_of_sample(job: FitJob) -> Unread | None:
@@ -57,13 +60,12 @@ def with_unread(
     A warning of the subjects in `warned` is printed too. The translation and the full re-embed that it is compared with
     are both of what is read.
     """
-    profile = loaded_profile(embedder)
     counted = {
-        DOCUMENTS: count_unread_of_store(store, profile, seed=seed) if store.info.has_texts else None,
-        QUERIES: count_unread(questions.queries, profile.for_queries()),
+        DOCUMENTS: _unread_of_store(store, embedder, seed=seed),
+        QUERIES: count_unread(questions.queries, loaded_profile(embedder).for_queries()),
     }
     for subject in warned:
-        warn_of_unread(counted[subject], subject, {DOCUMENTS: CHUNKS, QUERIES: "shorten them"}[subject])
+        warn_of_unread(counted[subject], subject, _REMEDIES[subject])
     notes = [counts.sentence(subject) for subject, counts in counted.items() if counts is not None and counts.over]
     return replace(questions, notes=(*questions.notes, *notes))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from migrate.audit.step import Audit
+from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import JUDGED, TARGET, advise_next, target_words
@@ -22,7 +23,7 @@ from migrate.collections.auditing import (
     worst_exit_code,
     write_table,
 )
-from migrate.collections.fitting import FitCollections, save_stitches
+from migrate.collections.fitting import open_fit, save_stitches
 from migrate.collections.members import find_collections, output_beside
 from migrate.collections.options import CollectionsOptions
 from migrate.collections.switching import switch_collections
@@ -33,7 +34,6 @@ from migrate.report.fit import fit_blocks
 from migrate.report.sections import TextTable
 from migrate.report.switch import switched_text
 from migrate.report.terminal import as_text
-from migrate.steps.base import step_like
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -73,14 +73,15 @@ def fit(
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         target = load_model(model, str(request.target), seed=request.seed)
-        step = step_like(FitCollections, request, target=target, progress=progress)
-        collections = step.collections
+        collections = find_collections(request.store)
         _tell(collections)
-        whole = sum(member.store.info.count for member in step.small)
-        if whole:
-            advise(f"{len(step.small):,} of them have fewer than 100 documents, and are embedded whole: {whole:,}")
+        small = [count for member in collections.members if (count := member.store.info.count) < FEWEST_DOCUMENTS]
+        if small:
+            few = f"fewer than {FEWEST_DOCUMENTS} documents, and are embedded whole: {sum(small):,}"
+            advise(f"{len(small):,} of them have {few}")
         for member in collections.members:
             stop_if_same("collections fit", member.store, target, as_json=as_json)
+        step = open_fit(request, collections, target, progress=progress)
         stop_if_dry(dry_run, reads=[request.store], writes=[output], step=step, as_json=as_json)
         paid.agree(step, progress=progress)
         stitches = step.execute()

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from migrate.audit.verdict import FEWEST_DOCUMENTS
-from migrate.collections.members import find_collections
-from migrate.collections.options import CollectionsOptions
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.abilities import state_of, token_table_of
 from migrate.files import atomic_folder
@@ -28,7 +26,6 @@ from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.base import PaidStep
 from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
 from migrate.steps.fit.job import fit_pairs
-from migrate.steps.opening import model_at
 from migrate.stitch.fitted import DOCUMENT, TrueVectors
 from migrate.stitch.mixture import find_mixture
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader
@@ -36,53 +33,29 @@ from migrate.vectors import check_vectors
 
 if TYPE_CHECKING:
     from migrate.collections.members import Collection, Collections
+    from migrate.collections.options import CollectionsOptions
     from migrate.embedders.base import Embedder
     from migrate.selection import Sample
     from migrate.stitch.fitted import FittedStitch
-    from migrate.vectors import Document
+    from migrate.vectors import Document, Progress
 
 _FLOOR = 4
 """A collection has at least a fourth of an even share of the sample, as far as it holds so many documents."""
 
 
 @dataclass(frozen=True, eq=False)
-class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
-    """Fit one stitch on a sample of all collections; the result has it for each, by name."""
+class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
+    """One stitch on a sample of all collections, which are open; the result has it for each, by name.
 
-    @property
-    def specs(self) -> tuple[str, ...]:
-        """The stitches to choose among."""
-        return (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
+    `embedder` is the target model, which spends under the cap; `specs` are the stitches to choose among, and `samples`
+    the documents of each collection that are embedded.
+    """
 
-    @cached_property
-    def collections(self) -> Collections:
-        """The collections, opened."""
-        return find_collections(self.store)
-
-    @cached_property
-    def embedder(self) -> Embedder:
-        """The target model, which spends under the cap."""
-        stitches = named_stitches(self.specs, DOCUMENT)
-        embedder = model_at(self.target)
-        for member in self.collections.members:
-            require_texts(member.store, embedder)
-            check_texts(member.store, stitches)
-        return self.cap.meter(embedder, self.price)
-
-    @property
-    def small(self) -> list[Collection]:
-        """The collections that are embedded whole: no audit could find one of so few documents SAFE."""
-        return [member for member in self.collections.members if member.store.info.count < FEWEST_DOCUMENTS]
-
-    @cached_property
-    def samples(self) -> Mapping[str, Sample]:
-        """The documents of each collection that are embedded: all of a small one, and of the others some of each."""
-        members = self.collections.members
-        sizes = sample_sizes([member.store.info.count for member in members], self.sample, whole=FEWEST_DOCUMENTS)
-        return {
-            member.name: draw_sample(member.store, size, seed=self.seed)
-            for member, size in zip(members, sizes, strict=True)
-        }
+    collections: Collections
+    embedder: Embedder
+    specs: tuple[str, ...]
+    samples: Mapping[str, Sample]
+    seed: int
 
     @cached_property
     def models(self) -> tuple[PlannedModel, ...]:
@@ -101,7 +74,7 @@ class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
                 check_vectors(batch.ids, batch.vectors, source=member.location)
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
         samples = [(member.store, self.samples[member.name]) for member in members]
-        embedded = embed_all_pairs(samples, self.embedder, source=self.store, progress=self.progress)
+        embedded = embed_all_pairs(samples, self.embedder, source=self.collections.pattern, progress=self.progress)
         pairs = {member.name: own_pairs for member, own_pairs in zip(members, embedded, strict=True)}
         fitted = self._fit(pairs)
         return {
@@ -164,6 +137,36 @@ class FitCollections(CollectionsOptions, PaidStep[dict[str, "FittedStitch"]]):
                 chosen_by=tuple(sorted(choosers_of_source(store, self.embedder, own_pairs.source, own_pairs.target))),
             ).as_details(),
         )
+
+
+def open_fit(
+    request: CollectionsOptions, collections: Collections, target: Embedder, *, progress: Progress
+) -> FitCollections:
+    """Draw the documents to embed: all of a small collection, and of the others some of each.
+
+    Raises UsageError, InputError: a collection lacks what the model or a stitch reads.
+    """
+    specs = (request.kind,) if isinstance(request.kind, str) else tuple(request.kind)
+    stitches = named_stitches(specs, DOCUMENT)
+    for member in collections.members:
+        require_texts(member.store, target)
+        check_texts(member.store, stitches)
+    counts = [member.store.info.count for member in collections.members]
+    sizes = sample_sizes(counts, request.sample, whole=FEWEST_DOCUMENTS)
+    samples = {
+        member.name: draw_sample(member.store, size, seed=request.seed)
+        for member, size in zip(collections.members, sizes, strict=True)
+    }
+    return FitCollections(
+        collections=collections,
+        embedder=request.cap.meter(target, request.price),
+        specs=specs,
+        samples=samples,
+        seed=request.seed,
+        progress=progress,
+        max_cost=request.max_cost,
+        cap=request.cap,
+    )
 
 
 def sample_sizes(counts: Sequence[int], size: int, *, whole: int) -> list[int]:
