@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.cli import options
 from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options
+from migrate.cli.steps import step_options, text_of
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
@@ -21,7 +20,6 @@ from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
-    from migrate.steps.reembed.fill import Backfill
     from migrate.stores.base import Store
 
 
@@ -46,14 +44,15 @@ def command(request: Reembed, paid: Spending, model: ModelOptions, dry_run: bool
     request.check()
     if request.from_cache:
         fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
-    elif request.partial is None:
+    elif request.share is None:
         _embed_all(request, paid, model, dry_run=dry_run, as_json=as_json)
     else:
-        run_translation(request.partial, paid, model, dry_run=dry_run, as_json=as_json)
+        run_translation(request.of_share(), paid, model, dry_run=dry_run, as_json=as_json)
 
 
 @command_ends()
 def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
+    from migrate.steps.reembed.job import reembed_job
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -65,13 +64,12 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
         warn_of_place(opened, output_of(output).path)
         loaded = model.load(str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
-        step = replace(request, store=opened, target=loaded, progress=progress)
-        step.refuse_existing()
-        warn_of_store(opened, step.embedder, seed=request.seed)
-        stop_if_dry(dry_run, reads=[store], writes=[output], step=step, as_json=as_json)
-        paid.agree(step, progress=progress)
-        stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
-        done = cast("Embedding", step.execute())
+        job = reembed_job(request, opened, loaded)
+        warn_of_store(opened, job.embedder, seed=request.seed)
+        stop_if_dry(dry_run, reads=[store], writes=[output], step=job, as_json=as_json)
+        paid.agree(job, progress=progress)
+        stop_if_same("reembed", opened, job.embedder, paid=paid, as_json=as_json)
+        done = job.execute()
     paid.finish()
     show_reembedded(done, store, opened, output_of(output).location, as_json=as_json)
 
@@ -94,6 +92,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
     from migrate.embedders.again import ASKED_AGAIN, needs_proof
     from migrate.steps.reembed.fill import count_true
+    from migrate.steps.reembed.job import FillJob
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -103,7 +102,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
         opened = open_store(store, verify=True)
         output = output_of(request.output)
         refuse_overlap(output.path, *options.local_paths(store))
-        embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
+        embedder = load_model_of(opened, text_of(request.target), "--target", model)
         if model.cache_file is None or not embedder.is_cached:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(
@@ -117,7 +116,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
                 embeds.append(f"to embed: up to {2 * ASKED_AGAIN} texts again, to prove the model")
             reads = [store, model.cache_file]
             stop_if_dry(dry_run, reads=reads, writes=[request.output], embeds=embeds, as_json=as_json)
-        done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
+        done = FillJob(options=request, models=(), source=opened, embedder=embedder).execute()
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
         show_json({"path": done.path, **counts}, kind="backfill")
