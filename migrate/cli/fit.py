@@ -13,12 +13,13 @@ from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options, text_of
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.errors import InputError
 from migrate.files import already_exists, free_path, output_lock, refuse_output
+from migrate.steps.base import text_of
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from migrate.cli.dry_run import DRY_RUN, models_for, stop_if_dry
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options, text_of
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
+from migrate.steps.base import text_of
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:

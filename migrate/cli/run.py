@@ -25,7 +25,7 @@ from migrate.cli.options import (
 )
 from migrate.cli.reembed import show_reembedded
 from migrate.cli.spending import Spending
-from migrate.cli.steps import step_options, text_of
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import (
@@ -39,6 +39,7 @@ from migrate.cli.verdict import (
 from migrate.errors import UsageError
 from migrate.files import real_path, refuse_overlap
 from migrate.pipeline import Run
+from migrate.steps.base import text_of
 
 if TYPE_CHECKING:
     from migrate.pipeline.job import Migration, RunJob

@@ -38,8 +38,3 @@ def step_options(step: type[Any], *names: str, **settings: Any) -> Decorator:
         return wrapped
 
     return add
-
-
-def text_of(typed: object | None) -> str | None:
-    """Return what was typed for a field that Python also takes objects for; None where it was left out."""
-    return None if typed is None else str(typed)

@@ -19,11 +19,12 @@ from migrate.cli.next_step import (
 )
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending, with_views
-from migrate.cli.steps import step_options, text_of
+from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
 from migrate.files import command_ends
+from migrate.steps.base import text_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.options import Announce
 

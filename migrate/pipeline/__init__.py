@@ -10,7 +10,8 @@ from migrate.pipeline.options import RunOptions
 from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
-    from migrate.pipeline.job import RunJob
+    from migrate.embed import Embedding
+    from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.reembed.job import ReembedJob
 
 
@@ -60,6 +61,10 @@ class Run(RunOptions, JobStep["Migration | Embedding"]):
         from migrate.pipeline.job import open_run
 
         return open_run(self)
+
+    def execute(self) -> Migration | Embedding:
+        """Do all that is not done yet."""
+        return self.open().execute()
 
 
 run = function(Run)

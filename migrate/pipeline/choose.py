@@ -10,7 +10,7 @@ from migrate.pipeline.options import ChooseOptions
 from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
-    from migrate.pipeline.shortlist import ChooseJob
+    from migrate.pipeline.shortlist import ChooseJob, Shortlist
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,10 @@ class Choose(ChooseOptions, JobStep["Shortlist"]):
         from migrate.pipeline.shortlist import open_choice
 
         return open_choice(self)
+
+    def execute(self) -> Shortlist:
+        """Audit a move to each of the targets, one after the other."""
+        return self.open().execute()
 
 
 choose = function(Choose)

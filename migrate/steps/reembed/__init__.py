@@ -11,8 +11,10 @@ from migrate.steps.reembed.options import ReembedOptions
 from migrate.steps.translate import Translate
 
 if TYPE_CHECKING:
+    from migrate.embed import Embedding
+    from migrate.steps.reembed.fill import Backfill
     from migrate.steps.reembed.job import FillJob, ReembedJob
-    from migrate.steps.translate.job import TranslateJob
+    from migrate.steps.translate.job import TranslateJob, Translation
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,10 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
         if self.from_cache:
             return open_fill(self)
         return open_reembed(self) if self.share is None else self.of_share().open()
+
+    def execute(self) -> Embedding | Translation | Backfill:
+        """Embed all, or the share, and translate the rest; or fill in what the cache has."""
+        return self.open().execute()
 
 
 reembed = function(Reembed)

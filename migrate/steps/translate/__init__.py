@@ -11,7 +11,7 @@ from migrate.steps.base import JobStep, function
 from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
-    from migrate.steps.translate.job import TranslateJob
+    from migrate.steps.translate.job import TranslateJob, Translation
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,10 @@ class Translate(TranslateOptions, JobStep["Translation"]):
         from migrate.steps.translate.job import open_translation
 
         return open_translation(self)
+
+    def execute(self) -> Translation:
+        """Spend the budget where there is one, and translate."""
+        return self.open().execute()
 
 
 translate = function(Translate)
