@@ -105,13 +105,13 @@ def command(
         stop_if_same("run", opened, embedder, as_json=as_json)
         old = source_model_of(opened, text_of(request.source_model), model)
         inputs = work.inputs_of(request, opened, embedder, old)
-        if work.needs_no_queries(request, opened):
-            return _embed_all(work.full_job(request, inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
+        if work.needs_no_queries(inputs):
+            return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
         query_set = with_unread(request.load_queries(opened), opened, embedder, seed=seed)
         questions = work.questions_of(inputs, query_set)
-        if work.leaves_nothing(request, inputs, questions):
-            return _embed_all(work.full_job(request, inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
-        finished = work.finished_run(request, work.configuration_of(request, inputs, questions))
+        if work.leaves_nothing(inputs, questions):
+            return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
+        finished = work.finished_run(request, work.configuration_of(inputs, questions))
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")
         if finished is not None:
@@ -125,7 +125,7 @@ def command(
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 audit_again=tuple(typed_again()),
             )
-            job = work.run_job(request, inputs, questions, locations)
+            job = work.run_job(inputs, questions, locations)
             done = _judge(job, store, paid, outputs, dry_run=dry_run, as_json=as_json)
     if finished is None:
         paid.finish()

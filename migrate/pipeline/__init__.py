@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
+from migrate.files import refuse_unwritable
 from migrate.pipeline.options import RunOptions
 from migrate.steps.base import JobStep, function
 
@@ -49,8 +50,6 @@ class Run(RunOptions, JobStep["Migration | Embedding"]):
 
     def check(self) -> None:
         """Make sure that there is such a reference, and queries; a small store, known once it is open, needs none."""
-        from migrate.files import refuse_unwritable
-
         refuse_unwritable(self.folder / "stitch")
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')

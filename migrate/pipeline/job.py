@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from migrate.audit.arms import own_arms
@@ -25,7 +24,6 @@ from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.pipeline.options import RunOptions
@@ -40,7 +38,7 @@ from migrate.steps.fit.inputs import inputs_of as fit_inputs_of
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import FitJob, fit_job
 from migrate.steps.fit.job import expected_documents as expected_sample
-from migrate.steps.opening import log_of, model_at, model_of, store_of
+from migrate.steps.opening import log_of, model_at, source_model_of, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.reembed.job import ReembedJob, reembed_job
 from migrate.steps.translate import Translate
@@ -82,6 +80,7 @@ class RunInputs:
     hand.
     """
 
+    options: RunOptions
     store: Store
     embedder: Embedder
     source_embedder: Embedder | None
@@ -97,12 +96,10 @@ def open_run(options: RunOptions) -> RunJob | ReembedJob:
     """Open what a run names, as it is by itself. Nothing is embedded."""
     store = store_of(options.store, verify=True)
     inputs = inputs_of(options, store, model_at(options.target), source_model_of(store, options.source_model))
-    if needs_no_queries(options, store):
-        return full_job(options, inputs)
+    if needs_no_queries(inputs):
+        return full_job(inputs)
     questions = questions_of(inputs, options.load_queries(store))
-    if leaves_nothing(options, inputs, questions):
-        return full_job(options, inputs)
-    return run_job(options, inputs, questions)
+    return full_job(inputs) if leaves_nothing(inputs, questions) else run_job(inputs, questions)
 
 
 def inputs_of(options: RunOptions, store: Store, target: Embedder, old: Embedder | None) -> RunInputs:
@@ -111,22 +108,7 @@ def inputs_of(options: RunOptions, store: Store, target: Embedder, old: Embedder
     log = None
     if options.query_log is not None:
         log = QueryLog(log_of(options.query_log), source_embedder)
-    return RunInputs(store, options.cap.meter(target, options.price), source_embedder, log)
-
-
-def source_model_of(store: Store, named: Embedder | str | None) -> Embedder | None:
-    """Return the model of a store: the one that is named, or its own if that is at hand."""
-    manifest = store.info.manifest
-    if isinstance(named, Embedder):
-        return named
-    if named is None:
-        recorded = manifest.model if manifest else None
-        if recorded is None or runs_code(recorded.spec):
-            return None
-        kind, name = split_spec(recorded.spec)
-        if kind == "file" and not Path(name).is_file():
-            return None
-    return model_of(store, named, "source_model")
+    return RunInputs(options, store, options.cap.meter(target, options.price), source_embedder, log)
 
 
 def questions_of(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
@@ -150,25 +132,27 @@ def _may_be_full(options: RunOptions) -> bool:
     return RunState.read(options.folder) is None and not is_finished
 
 
-def needs_no_queries(options: RunOptions, store: Store) -> bool:
+def needs_no_queries(inputs: RunInputs) -> bool:
     """Return whether there is nothing to judge, whatever the queries: all is in the sample, or nothing can be SAFE."""
-    count = store.info.count
-    return (options.sample >= count or count < FEWEST_DOCUMENTS) and _may_be_full(options)
+    count = inputs.store.info.count
+    return (inputs.options.sample >= count or count < FEWEST_DOCUMENTS) and _may_be_full(inputs.options)
 
 
-def leaves_nothing(options: RunOptions, inputs: RunInputs, questions: QuerySet) -> bool:
+def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
     """Return whether fit and audit would embed every document."""
-    if not _may_be_full(options):
+    if not _may_be_full(inputs.options):
         return False
     count = inputs.store.info.count
     n_pool = expected_count(count, questions, inputs.n_arms)
-    return (count - options.sample) * (count - n_pool) < count  # both are drawn at random, so one or more are left
+    return (count - inputs.options.sample) * (
+        count - n_pool
+    ) < count  # both are drawn at random, so one or more are left
 
 
-def full_job(options: RunOptions, inputs: RunInputs) -> ReembedJob:
+def full_job(inputs: RunInputs) -> ReembedJob:
     """Return the full re-embed that is made where nothing would be left to judge."""
     require_texts(inputs.store, inputs.embedder)
-    full = step_like(Reembed, options, output=options.folder / FULL, query_log=None)
+    full = step_like(Reembed, inputs.options, output=inputs.options.folder / FULL, query_log=None)
     return reembed_job(full, inputs.store, inputs.embedder)
 
 
@@ -180,12 +164,12 @@ def why_full(store: Store) -> str:
     return f"fit and audit would embed all {count:,} documents"
 
 
-def configuration_of(options: RunOptions, inputs: RunInputs, questions: QuerySet) -> Configuration:
+def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     """Return what a run that goes on has in common with the one that broke off, and the inputs of its audit.
 
     The audit can be another for the same translated store. Costs no embedding.
     """
-    embedder, source, log = inputs.embedder, inputs.source_embedder, inputs.log
+    options, embedder, source, log = inputs.options, inputs.embedder, inputs.source_embedder, inputs.log
     source_scope = source.cache_scope("query") if source else None
     if inputs.store.info.has_texts:
         embedder.fit(inputs.store.documents())
@@ -267,7 +251,7 @@ class RunJob(Job[Migration]):
         )
         with opened as (steps, force):
             if steps.finished(STITCH) is None:
-                fit = _open_fit(options, self.inputs) if self.fit is None else self.fit
+                fit = _open_fit(self.inputs) if self.fit is None else self.fit
                 fitted = fit.execute()
                 fitted.save(folder / STITCH, force=force)
                 steps.note(STITCH)
@@ -339,35 +323,36 @@ class RunJob(Job[Migration]):
         return replace(report, locations=places, stores={**report.stores, **stores})
 
 
-def run_job(options: RunOptions, inputs: RunInputs, questions: QuerySet, locations: Locations | None = None) -> RunJob:
+def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None = None) -> RunJob:
     """Return the run of what is open, after making sure that it can be done. Nothing is embedded.
 
     `locations` are those that the next command names.
     """
-    made_from = configuration_of(options, inputs, questions)
-    earlier = _kept(options, inputs, made_from)
+    options = inputs.options
+    made_from = configuration_of(inputs, questions)
+    earlier = _kept(inputs, made_from)
     refuse_queries(questions, inputs.store)
     state = None if options.restart else RunState.read(options.folder)
     names = state.steps if state and state.steps else earlier.outputs
     done = {name for name in names if (options.folder / name).exists()}
-    fit = None if STITCH in done else _open_fit(options, inputs)
+    fit = None if STITCH in done else _open_fit(inputs)
     # What cannot be done is refused before anything is counted
     refuse_existing_steps(options.folder, OUTPUTS, kept=earlier.outputs, force=options.force)
     return RunJob(
         options=options,
-        models=_planned(options, inputs, questions, fit, done),
+        models=_planned(inputs, questions, fit, done),
         inputs=inputs,
         judges=questions,
         made_from=made_from,
         earlier=earlier,
         fit=fit,
-        locations=_locations(options, inputs, locations or options.locations or Locations()),
+        locations=_locations(inputs, locations or Locations()),
     )
 
 
-def _kept(options: RunOptions, inputs: RunInputs, made_from: Configuration) -> Kept:
+def _kept(inputs: RunInputs, made_from: Configuration) -> Kept:
     """Return what of a finished run serves this audit, after making sure that there is an arm of its plan."""
-    has_old_model = inputs.source_embedder is not None
+    options, has_old_model = inputs.options, inputs.source_embedder is not None
     own_names = None if own_arms() else ()
     check_plan(options.plan, inputs.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
     if options.force:
@@ -375,34 +360,31 @@ def _kept(options: RunOptions, inputs: RunInputs, made_from: Configuration) -> K
     return find_kept(options.folder, made_from, (STITCH, STORE, REPORT, PAGE))
 
 
-def _open_fit(options: RunOptions, inputs: RunInputs) -> FitJob:
+def _open_fit(inputs: RunInputs) -> FitJob:
     """Open the fit that a run begins with."""
     log = None if inputs.log is None else inputs.log.queries
-    step = step_like(Fit, options, query_log=log)
+    step = step_like(Fit, inputs.options, query_log=log)
     return fit_job(step, fit_inputs_of(step, inputs.store, inputs.embedder, inputs.source_embedder, None))
 
 
-def _planned(
-    options: RunOptions, inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]
-) -> tuple[PlannedModel, ...]:
+def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> tuple[PlannedModel, ...]:
     """Return the models that are asked, each with what is left to embed."""
-    source, cap = inputs.source_embedder, options.cap
+    source, options = inputs.source_embedder, inputs.options
     texts_again = ASKED_AGAIN + AGAIN + (0 if is_pooled(options) else EMBEDDED_AGAIN)
-    documents = partial(_texts_left, options, inputs, judges, fit, done)
-    target = PlannedModel(inputs.embedder, cap, documents=documents, queries=judges.queries, again=texts_again)
+    documents = partial(_texts_left, inputs, judges, fit, done)
+    target = PlannedModel(inputs.embedder, options.cap, documents=documents, queries=judges.queries, again=texts_again)
     if source is None:
         return (target,)
     log = inputs.log.looked_up if inputs.log else ()
-    return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
+    return (target, PlannedModel(source, options.cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
 
 
-def _texts_left(
-    options: RunOptions, inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]
-) -> Iterator[Document]:
+def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> Iterator[Document]:
     """Yield the sample, and all documents or about those of a pool, without what an earlier run has done.
 
     A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
     """
+    options = inputs.options
     if fit is not None:
         yield from expected_sample(fit.options, fit.inputs, fit.sample)
     if is_pooled(options):
@@ -411,9 +393,9 @@ def _texts_left(
         yield from documents_left(inputs.store, options.folder / REFERENCE, restart=options.restart)
 
 
-def _locations(options: RunOptions, inputs: RunInputs, named: Locations) -> Locations:
+def _locations(inputs: RunInputs, named: Locations) -> Locations:
     """Return the stores and files that are read and left, as the next command names them."""
-    store, folder = inputs.store, options.folder
+    store, folder = inputs.store, inputs.options.folder
     return replace(
         named,
         source=store.info.location,

@@ -12,7 +12,6 @@ from migrate.steps.base import RESTART, argument, option, parameter
 from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
-    from migrate.audit.locations import Locations
     from migrate.embedders.base import Embedder
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.vectors import Query
@@ -40,9 +39,6 @@ class RunOptions(JudgedOptions):
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
     restart: bool = field(default=False, metadata=RESTART)
-    locations: Locations | None = field(
-        default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
-    )
 
     @property
     def folder(self) -> Path:

@@ -25,14 +25,14 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import UsageError
 from migrate.pipeline import Run
-from migrate.pipeline.job import RunJob, inputs_of, questions_of, run_job, source_model_of
+from migrate.pipeline.job import RunJob, inputs_of, questions_of, run_job
 from migrate.pipeline.options import ChooseOptions
 from migrate.report.facts import document
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Either, Listed, Report, TextTable
 from migrate.selection import draw_sample
 from migrate.steps.base import Job
-from migrate.steps.opening import model_at, store_of
+from migrate.steps.opening import model_at, source_model_of, store_of
 from migrate.stores.base import Store, StoreInfo
 
 A_TARGET = "a target"
@@ -341,4 +341,4 @@ def _run_to(
         cap=options.cap,
     )
     inputs = inputs_of(run, store, target, source_model)
-    return run_job(run, inputs, questions_of(inputs, query_set))
+    return run_job(inputs, questions_of(inputs, query_set))
