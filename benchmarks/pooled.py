@@ -376,7 +376,7 @@ class Figures:
         return [self.name, *pools[0], *cells[0], *pools[1], *cells[1]]
 
     def _safe(self, bounds: Bounds) -> str:
-        return "SAFE" if bounds.lower >= self.full.margin else "-"
+        return "SAFE" if bounds.lower >= self.full.scale.safe else "-"
 
     @property
     def below(self) -> int:
@@ -411,7 +411,7 @@ class Figures:
         said += [
             f"{name} is SAFE in the pool, and not in full"
             for name, (full, pooled) in self.stages.items()
-            if pooled.lower >= self.full.margin > full.lower
+            if pooled.lower >= self.full.scale.safe > full.lower
         ]
         if self.name.startswith(LARGE) and self.pool.share > MOST_SHARE:
             said.append(f"{self.pool.share:.1%} of the documents were embedded")

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from migrate.live.options import LiveLimits as LiveLimits
     from migrate.live.searcher import LiveSearcher as LiveSearcher
     from migrate.pipeline import run as run
-    from migrate.pipeline.choose import Shortlist as Shortlist
     from migrate.pipeline.choose import choose as choose
     from migrate.pipeline.job import Migration as Migration
+    from migrate.pipeline.shortlist import Shortlist as Shortlist
     from migrate.steps.assess import assess as assess
     from migrate.steps.fit import fit as fit
     from migrate.steps.reembed import reembed as reembed
@@ -84,7 +84,8 @@ _MODULES = {
     "live.searcher": "LiveSearcher",
     "pipeline": "run",
     "pipeline.job": "Migration",
-    "pipeline.choose": "Shortlist choose",
+    "pipeline.shortlist": "Shortlist",
+    "pipeline.choose": "choose",
     "steps.assess": "assess",
     "audit.step": "audit",
     "steps.stamp": "stamp",

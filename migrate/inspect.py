@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Inspect(Step["dict[str, Any]"]):
+class Inspect(Step[dict[str, Any]]):
     """Tell what is in a store or a stitch, as `lead-migrate inspect --json` does.
 
     Raises

@@ -225,6 +225,14 @@ def test_every_required_package_is_used_and_every_import_is_required():
     assert modules == outside - set(optional)
 
 
+@pytest.mark.parametrize(
+    "room", ["cost", "embed", "pipeline", "steps/assess", "steps/fit", "steps/reembed", "steps/translate"]
+)
+def test_reading_an_attribute_of_a_step_or_its_job_opens_nothing(room):
+    for path in (ROOT / "migrate" / room).rglob("*.py"):
+        assert "cached_property" not in path.read_text("utf-8"), path
+
+
 def test_metadata_stands_in_one_place():
     assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text())
 

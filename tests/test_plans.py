@@ -135,6 +135,17 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
     assert not set(paid) & set(billed)
 
 
+@pytest.mark.parametrize("step", ["fit", "re-embed", "translate", "migration"])
+def test_a_step_that_is_opened_still_holds_what_was_asked_for_alone(step, plan_step, server):
+    request = plan_step[step]()
+    asked = dict(vars(request))
+    server.billed.clear()
+    first, second = request.open(), request.open()
+    assert first.estimate() == second.estimate() and first.estimate().usd > 0
+    assert vars(request) == asked, "nothing is kept in the step"
+    assert server.billed == [], "nothing is embedded"
+
+
 def test_a_fit_learns_from_the_sample_that_was_counted(store, load, server, monkeypatch):
     from migrate.steps.fit import job
 

@@ -66,5 +66,9 @@ class Audit(AuditOptions, JobStep["AuditReport"]):
 
         return open_audit(self)
 
+    def execute(self) -> AuditReport:
+        """Build the reference where that is asked for, and audit."""
+        return self.open().execute()
+
 
 audit = function(Audit)

@@ -13,7 +13,7 @@ from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
 from migrate.cli.spending import Spending, cached_texts, warn_of_old_prices
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, progress_bar, show, show_json, show_progress
 from migrate.cli.verdict import source_model_of, stop_if_same
 from migrate.cost.rates import CALIBRATION_TEXTS
 from migrate.embedders import facts_of
@@ -21,17 +21,19 @@ from migrate.embedders.kinds import split_settings, with_settings
 from migrate.errors import UsageError
 from migrate.manifest import today
 from migrate.pipeline.choose import Choose
+from migrate.pipeline.shortlist import choose_job
 from migrate.reading import MalformedError, read_table
 from migrate.report.assess import assess_document, assess_sections
 from migrate.report.page import report_page
 from migrate.report.terminal import report_text
 from migrate.steps.assess import Assess
+from migrate.steps.assess.job import AssessJob
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
     from migrate.cli.commands.assess import Judging
     from migrate.embedders.base import Embedder
-    from migrate.pipeline.choose import Shortlist
+    from migrate.pipeline.shortlist import Shortlist
     from migrate.stores.base import Store
 
 _ALONE = ("calibrate", "audit", "price")
@@ -49,7 +51,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to."""
-    targets = tuple(map(str, cast("tuple[object, ...]", request.target)))
+    targets = tuple(map(str, cast("tuple[object, ...]", request.target)))  # click gives several
     if judging.has_queries:
         paid = Spending(judging.max_cost, is_agreed=yes)
         model = models_for(model, dry_run=dry_run)
@@ -64,28 +66,29 @@ def command(
     read = (store, request.audit)
     _refuse_audits(outputs)
     outputs.refuse(*local_paths(*read), endings=(".json", ".html"), force=force)
-    with progress_bar() as progress:
+    with progress_bar():
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
         rate, model = settings.get("rate", model.rate), replace(model, rate=None)
         target = with_settings(bare, {**settings, "rate": None})  # it means more here
         embedder = load_model(replace(model, cache="none"), target, seed=request.seed, asks_again=False)
-        step = replace(
-            request,
-            target=embedder,
+        opened = open_store(store)
+        job = AssessJob(
+            options=request,
+            store=opened,
+            embedder=embedder,
+            model=embedder.profile.at_price(request.price),
             rate=rate,
             is_own_server=model.base_url is not None,
             cached=cached_texts(model, target, embedder.profile),
             batch_size=settings.get("batch_size", model.batch_size),
-            progress=progress,
         )
-        opened = step.source
         stop_if_same("assess", opened, embedder, as_json=as_json)
         if dry_run:
             timed = f"to embed: {CALIBRATION_TEXTS} texts by {embedder.profile.spec}, to time them"
-            embeds = [timed] if step.is_timed else []
+            embeds = [timed] if job.is_timed() else []
             stop_if_dry(dry_run, reads=read, writes=outputs.report, embeds=embeds, as_json=as_json)
-        assessment = step.execute()
+        assessment = job.execute()
     warn_of_old_prices([assessment.target])
     document = assess_document(assessment)
     write_reports(outputs, document, lambda: report_page(assess_sections(assessment)), force=force)
@@ -121,7 +124,14 @@ def _choose(
         raise UsageError(f"--{flag} is for one target that no queries judge; leave it out, or --judged and --queries")
     store = str(request.store)
     step = Choose(
-        store, targets, judged=judging.judged, queries=judging.queries, sample=judging.sample, seed=request.seed
+        store,
+        targets,
+        judged=judging.judged,
+        queries=judging.queries,
+        sample=judging.sample,
+        seed=request.seed,
+        announce=lambda step: advise(step.sentence),
+        progress=show_progress,
     )
     step.check()
     refuse_missing(store, step.queries_location)
@@ -129,21 +139,14 @@ def _choose(
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         named = {target: load_model(model, target, seed=request.seed) for target in targets}
-        step = replace(
-            step,
-            store=opened,
-            targets=named,
-            source_model=_source_model(opened, judging.source_model, model),
-            announce=lambda step: advise(step.sentence),
-            progress=progress,
-        )
+        job = choose_job(step, opened, named, _source_model(opened, judging.source_model, model))
         reads = [store, step.queries_location]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
-        if all(planned.embedder.profile.is_paid is False for planned in step.models):
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=job, as_json=as_json)
+        if all(planned.embedder.profile.is_paid is False for planned in job.models):
             advise("to embed: the targets cost no money")
-        paid.agree_on(step.models, progress=progress)
-        step.cap.cap_usd = paid.cap_usd
-        shortlist = step.execute()
+        paid.agree_on(job.models, progress=progress)
+        job.cap.cap_usd = paid.cap_usd
+        shortlist = job.execute()
     paid.finish()
     document = shortlist.as_document()
     write_reports(outputs, document, lambda: report_page(shortlist.to_report()), force=force)

@@ -11,7 +11,7 @@ from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.step import Audit
 from migrate.cli.dry_run import models_for, stop_if_dry
-from migrate.cli.inputs import local_paths, refuse_missing, text_of
+from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
 from migrate.cli.spending import Spending
@@ -20,6 +20,7 @@ from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.files import free_path
 from migrate.report.document import recommendation_document
+from migrate.steps.base import text_of
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.audit.locations import Locations
 from migrate.audit.query_set import QuerySet
@@ -28,7 +28,7 @@ from migrate.files import (
     refuse_file,
 )
 from migrate.pipeline import Run
-from migrate.pipeline.job import PAGE
+from migrate.pipeline.job import PAGE, inputs_of, questions_of, run_job
 from migrate.report.audit_sections import audit_sections
 from migrate.report.document import recommendation_document
 from migrate.report.fit import candidates_rows
@@ -38,7 +38,6 @@ from migrate.stores import open_store
 if TYPE_CHECKING:
     from migrate.datasets.stdlib import DemoSet
     from migrate.embedders.base import Embedder
-    from migrate.pipeline.job import Migration
     from migrate.vectors import Progress
 
 
@@ -72,20 +71,23 @@ def command(
             "all, audit",
         )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
+        judges = with_unread(questions, store, target, seed=seed, warned=())  # the report has it
         step = Run(
             store,
             target,
             folder,
-            judged=with_unread(questions, store, target, seed=seed, warned=()),  # the report has it
+            judged=judges,
             reference="pool",
             source_model=source,
             sample=size,
-            locations=Locations(target=("--target", spec)),  # the model's own name lacks the folder
             seed=seed,
             force=force,
             progress=progress,
         )
-        done = cast("Migration", step.run())
+        step.check()
+        inputs = inputs_of(step, store, target, source)
+        locations = Locations(target=("--target", spec))  # the model's own name lacks the folder
+        done = run_job(inputs, questions_of(inputs, judges), locations).run()
         page = folder / PAGE
         if output is None:
             # its commands are of what the demo leaves where it is told to keep something: this folder goes away

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migrate.cli.dry_run import models_for, stop_if_dry
-from migrate.cli.inputs import load_model, local_paths, refuse_missing, text_of
+from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending
@@ -19,6 +19,7 @@ from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.errors import InputError
 from migrate.files import already_exists, free_path, output_lock, refuse_output
+from migrate.steps.base import text_of
 from migrate.steps.fit import Fit
 
 if TYPE_CHECKING:

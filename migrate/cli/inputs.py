@@ -29,11 +29,6 @@ def local_paths(*locations: Path | str | None) -> list[Path]:
     return [path for location in locations if location is not None and (path := path_in(location)) is not None]
 
 
-def text_of(typed: object | None) -> str | None:
-    """Return what was typed for a field that Python also takes objects for; None where it was left out."""
-    return None if typed is None else str(typed)
-
-
 _WITH_SCHEME = re.compile(r"[A-Za-z][\w+-]+:")
 
 

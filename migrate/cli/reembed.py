@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
@@ -16,11 +15,11 @@ from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
+from migrate.steps.base import text_of
 from migrate.steps.reembed import Reembed
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
-    from migrate.steps.reembed.fill import Backfill
     from migrate.stores.base import Store
 
 
@@ -30,14 +29,15 @@ def command(request: Reembed, yes: bool, model: ModelOptions, dry_run: bool, as_
     request.check()
     if request.from_cache:
         fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
-    elif request.partial is None:
+    elif request.share is None:
         _embed_all(request, paid, model, dry_run=dry_run, as_json=as_json)
     else:
-        run_translation(request.partial, paid, model, dry_run=dry_run, as_json=as_json)
+        run_translation(request.of_share(), paid, model, dry_run=dry_run, as_json=as_json)
 
 
 @command_ends()
 def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
+    from migrate.steps.reembed.job import reembed_job
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -49,13 +49,12 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
         warn_of_place(opened, output_of(output).path)
         loaded = load_model(model, str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
-        step = replace(request, store=opened, target=loaded, progress=progress)
-        step.refuse_existing()
-        warn_of_store(opened, step.embedder, seed=request.seed)
-        stop_if_dry(dry_run, reads=[store], writes=[output], step=step, as_json=as_json)
-        paid.agree(step, progress=progress)
-        stop_if_same("reembed", opened, step.embedder, paid=paid, as_json=as_json)
-        done = cast("Embedding", step.execute())
+        job = reembed_job(request, opened, loaded)
+        warn_of_store(opened, job.embedder, seed=request.seed)
+        stop_if_dry(dry_run, reads=[store], writes=[output], step=job, as_json=as_json)
+        paid.agree(job, progress=progress)
+        stop_if_same("reembed", opened, job.embedder, paid=paid, as_json=as_json)
+        done = job.execute()
     paid.finish()
     show_reembedded(done, store, opened, output_of(output).location, as_json=as_json)
 
@@ -79,6 +78,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
     from migrate.embedders.cache import cache_of
     from migrate.selection.matches import ASKED_AGAIN, needs_proof
     from migrate.steps.reembed.fill import count_true
+    from migrate.steps.reembed.job import FillJob
     from migrate.stores import open_store
     from migrate.stores.registry import output_of
 
@@ -88,7 +88,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
         opened = open_store(store, verify=True)
         output = output_of(request.output)
         refuse_overlap(output.path, *local_paths(store))
-        embedder = load_model_of(opened, cast("str | None", request.target), "--target", model)
+        embedder = load_model_of(opened, text_of(request.target), "--target", model)
         if model.cache_file is None or cache_of(embedder) is None:
             why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
             raise UsageError(
@@ -102,7 +102,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
                 embeds.append(f"to embed: up to {2 * ASKED_AGAIN} texts again, to prove the model")
             reads = [store, model.cache_file]
             stop_if_dry(dry_run, reads=reads, writes=[request.output], embeds=embeds, as_json=as_json)
-        done = cast("Backfill", replace(request, store=opened, target=embedder, progress=progress).execute())
+        done = FillJob(options=request, models=(), source=opened, embedder=embedder).execute()
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
         show_json({"path": done.path, **counts}, kind="backfill")

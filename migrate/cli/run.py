@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
@@ -38,11 +38,12 @@ from migrate.cli.verdict import (
 from migrate.errors import UsageError
 from migrate.files import real_path, refuse_overlap
 from migrate.pipeline import Run
+from migrate.pipeline import job as work
+from migrate.steps.base import text_of
 
 if TYPE_CHECKING:
-    from migrate.embed import Embedding
-    from migrate.pipeline.job import Migration
-    from migrate.steps.reembed import Reembed
+    from migrate.pipeline.job import Migration, RunJob
+    from migrate.steps.reembed.job import ReembedJob
 
 
 def command(
@@ -58,7 +59,6 @@ def command(
     """Fit a stitch, translate STORE, and audit the result."""
     paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.audit.locations import Locations
-    from migrate.pipeline.job import PAGE
     from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence, doubts
     from migrate.report.terminal import table
@@ -66,7 +66,11 @@ def command(
 
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
-    margin = MarginOptions(request.margin, accept_margin)
+    request = replace(
+        request,
+        margin_from=MarginOptions(request.margin, accept_margin).origin,
+        announce=lambda step: advise(step.sentence),
+    )
     request.check()
     refuse_missing(store, request.queries_location, target=target)
     read = local_paths(store, request.queries_location)
@@ -74,43 +78,35 @@ def command(
     outputs.refuse(*read, force=request.force)
     _refuse_own(outputs, output)
     model = models_for(model, dry_run=dry_run)
-    with advise_other_queries(), progress_bar() as progress:
+    with advise_other_queries(), progress_bar():
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
         embedder = load_model(model, target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
-        old = source_model_of(opened, _text(request.source_model), model)
-        step = replace(
-            request,
-            store=opened,
-            target=embedder,
-            source_model=old,
-            margin_from=margin.origin,
-            locations=Locations(
-                full=str(path_beside(opened, "full")) if is_inside else "",
-                target=("--target", target, *typed_model()),
-                model=(*map(str, model_words("--target", target)), *typed_model()),
-                audit_again=tuple(typed_again()),
-            ),
-            announce=lambda step: advise(step.sentence),
-            progress=progress,
-        )
-        if not step.job.needs_no_queries:
-            judged = with_unread(step.load_queries(opened), opened, embedder, seed=seed)
-            step = replace(step, judged=judged, queries=None, hold_out=None, group_field=None)
-        if step.job.full is not None:
-            if outputs.report:
-                advise(f"{', '.join(map(str, outputs.report))}: not written, as there is no audit to report")
-            return _embed_all(step, step.job.full, paid, request, dry_run=dry_run, as_json=as_json)
-        finished = step.job.finished
+        old = source_model_of(opened, text_of(request.source_model), model)
+        inputs = work.inputs_of(request, opened, embedder, old)
+        if work.needs_no_queries(inputs):
+            return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
+        query_set = with_unread(request.load_queries(opened), opened, embedder, seed=seed)
+        questions = work.questions_of(inputs, query_set)
+        if work.leaves_nothing(inputs, questions):
+            return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
+        finished = work.finished_run(request, work.configuration_of(inputs, questions))
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")
         if finished is not None:
             advise("this run is finished already; its verdict is printed again")
             stop_if_dry(dry_run, reads=[output], writes=outputs.report, as_json=as_json)
-            code = show_finished(finished, output / PAGE, outputs, **shown)
+            code = show_finished(finished, output / work.PAGE, outputs, **shown)
         else:
-            done = _judge(step, request, paid, outputs, dry_run=dry_run, as_json=as_json)
+            locations = Locations(
+                full=str(path_beside(opened, "full")) if is_inside else "",
+                target=("--target", target, *typed_model()),
+                model=(*map(str, model_words("--target", target)), *typed_model()),
+                audit_again=tuple(typed_again()),
+            )
+            job = work.run_job(inputs, questions, locations)
+            done = _judge(job, store, paid, outputs, dry_run=dry_run, as_json=as_json)
     if finished is None:
         paid.finish()
         chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
@@ -118,45 +114,47 @@ def command(
             advise_paragraph(sentence)
         if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
-        code = show_report(done.report, outputs, page=output / PAGE, **shown)
+        code = show_report(done.report, outputs, page=output / work.PAGE, **shown)
     if not as_json:
         recommendation = finished.document.get("recommendation") if finished else recommendation_document(done.report)
         advise_recommendation(recommendation)
     return code
 
 
-def _judge(step: Run, request: Run, paid: Spending, outputs: Outputs, *, dry_run: bool, as_json: bool) -> Migration:
-    """Fit, translate and audit, once the costs are agreed to; `request` is what was typed."""
-    job, store, opened = step.job, str(request.store), step.job.store
-    judges, kept_outputs, rate = job.questions, job.earlier, None
+def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run: bool, as_json: bool) -> Migration:
+    """Fit, translate and audit, once the costs are agreed to; `store` is as it was typed."""
+    request, inputs, kept_outputs, rate = job.options, job.inputs, job.earlier, None
+    opened, is_pooled = inputs.store, request.reference != "build"
     if kept_outputs.outputs:
         remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
         advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
-    if job.is_pooled and request.hold_out is None:
-        offer_hold_out(judges, opened, job.embedder)
-    warn_of_few_queries(judges)
+    if is_pooled and request.hold_out is None:
+        offer_hold_out(job.judges, opened, inputs.embedder)
+    warn_of_few_queries(job.judges)
     arguments = [store, *job.locations.target, "-o", job.locations.full]
-    if not warn_of_few(opened, arguments) and job.is_pooled and not kept_outputs.outputs:
-        deal = paid.weigh(step, opened, "fit and audit", arguments, seed=request.seed)
+    if not warn_of_few(opened, arguments) and is_pooled and not kept_outputs.outputs:
+        deal = paid.weigh(job, opened, "fit and audit", arguments, seed=request.seed)
         rate = None if deal is None else deal.documents_per_s
     reads, writes = [store, request.queries_location], [request.folder, *outputs.report]
-    stop_if_dry(dry_run, reads=reads, writes=writes, step=step, as_json=as_json)
-    paid.agree(step, progress=step.progress)
-    stop_if_same("run", opened, job.embedder, paid=paid, as_json=as_json)
-    return cast("Migration", step.execute(rate))
+    stop_if_dry(dry_run, reads=reads, writes=writes, step=job, as_json=as_json)
+    paid.agree(job, progress=request.progress)
+    stop_if_same("run", opened, inputs.embedder, paid=paid, as_json=as_json)
+    return job.execute(rate)
 
 
-def _embed_all(step: Run, full: Reembed, paid: Spending, request: Run, *, dry_run: bool, as_json: bool) -> int:
+def _embed_all(job: ReembedJob, outputs: Outputs, paid: Spending, request: Run, *, dry_run: bool, as_json: bool) -> int:
     """Make the full re-embed of a store of which there is nothing to judge; `request` is what was typed."""
-    store = full.source
-    advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {step.job.why_full}")
+    store, output = job.source, str(job.options.output)
+    if outputs.report:
+        advise(f"{', '.join(map(str, outputs.report))}: not written, as there is no audit to report")
+    advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {work.why_full(store)}")
     reads = [str(request.store), request.queries_location]
-    stop_if_dry(dry_run, reads=reads, writes=[full.output], step=step, as_json=as_json)
-    paid.agree(step, progress=step.progress)
-    stop_if_same("run", store, full.embedder, paid=paid, as_json=as_json)
-    done = cast("Embedding", step.execute())
+    stop_if_dry(dry_run, reads=reads, writes=[output], step=job, as_json=as_json)
+    paid.agree(job, progress=request.progress)
+    stop_if_same("run", store, job.embedder, paid=paid, as_json=as_json)
+    done = job.execute()
     paid.finish()
-    show_reembedded(done, str(request.store), store, str(full.output), as_json=as_json)
+    show_reembedded(done, str(request.store), store, output, as_json=as_json)
     return 0
 
 
@@ -167,7 +165,3 @@ def _refuse_own(outputs: Outputs, folder: Path) -> None:
     for path in outputs.report:
         if path.name in OUTPUTS and real_path(path.parent) == real_path(folder):
             raise UsageError(f"--report {path}: the run leaves that by itself; leave it out, or choose another name")
-
-
-def _text(typed: object | None) -> str | None:
-    return None if typed is None else str(typed)

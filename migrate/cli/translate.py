@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.dry_run import models_for, stop_if_dry
-from migrate.cli.inputs import load_model, refuse_missing, text_of
+from migrate.cli.inputs import load_model, refuse_missing
 from migrate.cli.next_step import (
     JUDGED,
     advise_next,
@@ -23,6 +23,7 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.errors import UsageError
 from migrate.files import command_ends
+from migrate.steps.base import text_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.options import Announce
 

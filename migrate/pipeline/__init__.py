@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
+from migrate.files import refuse_unwritable
 from migrate.pipeline.options import RunOptions
-from migrate.steps.base import PaidStep, function
+from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
     from migrate.embed import Embedding
     from migrate.pipeline.job import Migration, RunJob
+    from migrate.steps.reembed.job import ReembedJob
 
 
 @dataclass(frozen=True, eq=False)
-class Run(RunOptions, PaidStep["Migration | Embedding"]):
+class Run(RunOptions, JobStep["Migration | Embedding"]):
     """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
 
     The folder has `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built; each complete or
@@ -50,29 +50,20 @@ class Run(RunOptions, PaidStep["Migration | Embedding"]):
 
     def check(self) -> None:
         """Make sure that there is such a reference, and queries; a small store, known once it is open, needs none."""
-        from migrate.files import refuse_unwritable
-
         refuse_unwritable(self.folder / "stitch")
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
         self.check_queries(is_pooled=self.reference != "build", are_needed=self.reference != "auto")
 
-    @cached_property
-    def job(self) -> RunJob:
-        """The work: store and models, opened, and what earlier runs have left."""
-        from migrate.pipeline.job import RunJob
+    def open(self) -> RunJob | ReembedJob:
+        """Open the store and the models, and make sure that they go together. Nothing is embedded."""
+        from migrate.pipeline.job import open_run
 
-        return RunJob(self)
+        return open_run(self)
 
-    @property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the sample, all documents and the queries; the source model, for the query log and these."""
-        return self.job.models if self.job.full is None else self.job.full.models
-
-    def execute(self, documents_per_s: float | None = None) -> Migration | Embedding:
-        """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
-        full = self.job.full
-        return self.job.run(documents_per_s) if full is None else cast("Embedding", full.execute())
+    def execute(self) -> Migration | Embedding:
+        """Do all that is not done yet."""
+        return self.open().execute()
 
 
 run = function(Run)

@@ -1,226 +1,20 @@
-"""Choose: an audit of a move to each of several models, and their results in one table.
-
-For each target it does what `run` does, in a folder that goes away: a stitch from a sample, a translated store, and an
-audit by a pool. The embedding cache keeps what was paid for, so that a run to the chosen one pays for little more.
-"""
+"""Choose: an audit of a move to each of several models, and their results in one table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any, cast
-from uuid import uuid4
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
-from migrate.pipeline import Run
-from migrate.steps.base import PaidStep, argument, function, parameter
-from migrate.steps.fit.options import SAMPLE, SOURCE_MODEL
+from migrate.pipeline.options import ChooseOptions
+from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
-    from migrate.audit.bounds import Bounds
-    from migrate.audit.query_set import QuerySet
-    from migrate.audit.report import AuditReport
-    from migrate.cost.spending import PlannedModel
-    from migrate.embedders.base import Embedder
-    from migrate.pipeline.job import Migration
-    from migrate.report.sections import Report
-    from migrate.steps.base import ModelLike, StoreLike
-    from migrate.stores.base import Store, StoreInfo
-
-A_TARGET = "a target"
-"""Role of the targets, of which there are several."""
-
-
-_NONE = "-"
-_HEAD = ("target", "nDCG@10", "against staying", "a translation keeps", "verdict", "price", "time")
-_COSTS = 4
-"""The first column of what a terminal has in a table below."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A model that a store may move to.
-
-    Attributes
-    ----------
-    name : the model as it was named
-    report : the audit of the store that was translated for it
-    quality : nDCG@10 of a full re-embed, None where nothing is judged
-    gain : by how much that is more than staying scores, query by query, None where one of them is not known
-    tokens, usd, minutes : of a full re-embed, None where unknown
-    """
-
-    name: str
-    report: AuditReport
-    quality: Bounds | None
-    gain: Bounds | None
-    tokens: float | None
-    usd: float | None
-    minutes: float | None
-
-    @property
-    def is_better(self) -> bool:
-        """True where a full re-embed by it is significantly better than staying."""
-        return self.gain is not None and self.report.verdict.observations.has_enough and self.gain.lower > 0
-
-    @property
-    def row(self) -> list[str]:
-        """Its row of the table."""
-        from migrate.cost.estimate import dollars, duration
-
-        verdict = self.report.verdict
-        retention = verdict.retention
-        return [
-            self.name,
-            _score(self.quality),
-            _score(self.gain, form="+.3f"),
-            f"{verdict.scale.figure(retention.estimate)} ({verdict.scale.span(retention)})"
-            if retention.is_known
-            else _NONE,
-            self.report.outcome.value,
-            _NONE if self.usd is None else dollars(self.usd),
-            _NONE if self.minutes is None else duration(self.minutes),
-        ]
-
-    def as_document(self) -> dict[str, Any]:
-        """Return its facts, as values that JSON holds."""
-        verdict = self.report.verdict
-        return {
-            "name": self.name,
-            "quality": self.quality,
-            "gain_over_stay": self.gain,
-            "is_better": self.is_better,
-            verdict.scale.measured: verdict.retention,
-            "outcome": self.report.outcome,
-            "tokens": self.tokens,
-            "usd": self.usd,
-            "minutes": self.minutes,
-            "doubts": self.report.doubts,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Shortlist:
-    """The candidates for a store, in the order in which they were named.
-
-    `stay` is the nDCG@10 of the store's model, None where it cannot be asked or nothing is judged. `confidence` is that
-    of the bounds of a candidate: all of them together hold with 95 %.
-    """
-
-    store: StoreInfo
-    stay: Bounds | None
-    confidence: float
-    candidates: tuple[Candidate, ...]
-
-    def __repr__(self) -> str:
-        return f"<Shortlist for {self.store.location}: {', '.join(it.name for it in self.candidates)}>"
-
-    def _repr_html_(self) -> str:
-        from migrate.report.page import notebook_piece
-        from migrate.report.sections import TextTable
-
-        return notebook_piece(self.sentence, TextTable(self.rows))
-
-    @property
-    def best(self) -> Candidate | None:
-        """The candidate with the highest quality among those that are better than staying; None where none is."""
-        better = [candidate for candidate in self.candidates if candidate.is_better]
-        return max(better, key=lambda candidate: candidate.quality.estimate if candidate.quality else 0, default=None)
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The table: a head, staying where it is known what that answers, and a row for each target."""
-        stay = [] if self.stay is None else [["stay", _score(self.stay), *[_NONE] * 5]]
-        return [list(_HEAD), *stay, *(candidate.row for candidate in self.candidates)]
-
-    @property
-    def sentence(self) -> str:
-        """The answer: which of them is best."""
-        best = self.best
-        if any(candidate.quality is None for candidate in self.candidates):
-            return (
-                "nothing is judged: the table says what a translation keeps of each target, not which of them answers "
-                "best; give judged queries with --judged"
-            )
-        if self.stay is None:
-            return (
-                "whether any of these is better than staying is not known: the store's model cannot be asked; name it "
-                "with --source-model"
-            )
-        if best is None or best.quality is None or best.gain is None:
-            return "none of these is shown to answer better than staying does; stay, unless your model goes away"
-        return (
-            f"{best.name}: nDCG@10 {best.quality.estimate:.3f} in a full re-embed, {best.gain.estimate:+.3f} against "
-            f"staying ({best.gain.lower:+.3f} to {best.gain.upper:+.3f}), significantly better"
-        )
-
-    @property
-    def notes(self) -> list[str]:
-        """Remarks on the figures, for the reader."""
-        report = self.candidates[0].report
-        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
-        return [
-            f"by {report.verdict.observations.counted} of {report.dataset}; bounds of quality are one-sided, and hold "
-            "for all targets together with 95 %",
-            "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
-            "share of it, with the verdict of `run`",
-            "price and time are those of a full re-embed; the time is as measured here, or by the limits of the "
-            "provider's first tier",
-            *doubts,
-        ]
-
-    def to_report(self) -> Report:
-        """Return the table and what it says, for a terminal and a page."""
-        from migrate.report.sections import Either, Listed, Report, TextTable
-
-        answered = TextTable([row[:_COSTS] for row in self.rows])
-        costs = TextTable([[row[0], *row[_COSTS:]] for row in self.rows])
-        stacked = [answered, costs]  # as a terminal is too narrow for both
-        marked = [number for number, row in enumerate(self.rows[1:]) if self.best and row[0] == self.best.name]
-        return Report(
-            kind="Targets",
-            title=f"Where to move {self.store.name}",
-            lead=Either(self.sentence),
-            sections={
-                "The targets": Either(TextTable(self.rows, marked=marked), stacked),
-                "How this is known": Listed(self.notes),
-            },
-            closing=self.sentence,
-        )
-
-    def as_document(self) -> dict[str, Any]:
-        """Return all of it, as values that JSON holds."""
-        from migrate.report.facts import document
-
-        report = self.candidates[0].report
-        content = {
-            "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
-            "dataset": report.dataset,
-            "measure": report.measure,
-            "queries": report.verdict.observations.counted,
-            "confidence": self.confidence,
-            "stay": self.stay,
-            "targets": [candidate.as_document() for candidate in self.candidates],
-            "best": None if self.best is None else self.best.name,
-            "answers": [self.sentence],
-            "notes": self.notes,
-        }
-        return document("choose", content)
-
-
-def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
-    """Return an estimate, and the span of its bounds."""
-    if bounds is None:
-        return _NONE
-    return f"{bounds.estimate:{form}} ({bounds.lower:{form}} to {bounds.upper:{form}})"
+    from migrate.pipeline.shortlist import ChooseJob, Shortlist
 
 
 @dataclass(frozen=True, eq=False)
-class Choose(JudgedOptions, PaidStep["Shortlist"]):
+class Choose(ChooseOptions, JobStep["Shortlist"]):
     """Tell what a full re-embed of a store by each of several models would answer, and a translation keep of it.
 
     For each target a sample and a pool of documents are embedded, as `run` does; nothing is left but the embedding
@@ -243,14 +37,6 @@ class Choose(JudgedOptions, PaidStep["Shortlist"]):
     True
     """
 
-    store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
-    targets: Sequence[ModelLike] | Mapping[str, Embedder] = field(
-        metadata=parameter("Models to choose among; or a name for each.")
-    )
-    _: KW_ONLY
-    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    sample: int = field(default=1_000, metadata=SAMPLE)
-
     def check(self) -> None:
         """Make sure that there are queries, and targets that differ."""
         self.check_queries(is_pooled=True)
@@ -263,122 +49,15 @@ class Choose(JudgedOptions, PaidStep["Shortlist"]):
         if twice is not None:
             raise UsageError(f"--target {twice} is there twice; leave one out")
 
-    @cached_property
-    def opened(self) -> Store:
-        """The store, opened."""
-        from migrate.steps.opening import store_of
+    def open(self) -> ChooseJob:
+        """Open the store, the models and the queries. Nothing is embedded."""
+        from migrate.pipeline.shortlist import open_choice
 
-        return store_of(self.store, verify=True)
-
-    @cached_property
-    def models_by_name(self) -> Mapping[str, Embedder]:
-        """The targets, loaded, by their names."""
-        from migrate.check.already import is_recorded_of
-        from migrate.steps.opening import model_at
-
-        if isinstance(self.targets, Mapping):
-            named: Mapping[str, Embedder] = self.targets
-        else:
-            loaded = [(target, model_at(target)) for target in self.targets]
-            named = {target if isinstance(target, str) else model.profile.spec: model for target, model in loaded}
-        own = next((name for name, model in named.items() if is_recorded_of(self.opened, model)), None)
-        if own is not None:
-            raise UsageError(f"{self.opened.info.location} is of {own} already; leave that target out")
-        return named
-
-    @cached_property
-    def query_set(self) -> QuerySet:
-        """The queries that judge, the same for all targets."""
-        return self.load_queries(self.opened)
-
-    def _run(self, model: Embedder, folder: Path) -> Run:
-        return Run(
-            self.opened,
-            model,
-            folder,
-            judged=self.query_set,
-            reference="pool",
-            sample=self.sample,
-            source_model=self.source_model,
-            margin=self.margin,
-            price=self.price,
-            seed=self.seed,
-            announce=self.announce,
-            progress=self.progress,
-            cap=self.cap,
-        )
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The targets, each for a sample, a pool and the queries, and the source model for the queries, once."""
-        return tuple(self._planned())
-
-    def _planned(self) -> Iterator[PlannedModel]:
-        from migrate.cost.spending import TARGET
-
-        folder = Path(gettempdir()) / f"lead-migrate-{uuid4().hex}"  # nothing is written there
-        for number, model in enumerate(self.models_by_name.values()):
-            for planned in self._run(model, folder).models:
-                if planned.role == TARGET:
-                    yield replace(planned, role=A_TARGET)
-                elif not number:
-                    yield planned
+        return open_choice(self)
 
     def execute(self) -> Shortlist:
         """Audit a move to each of the targets, one after the other."""
-        from migrate.audit.bounds import CONFIDENCE
-
-        models = self.models_by_name
-        confidence = 1 - (1 - CONFIDENCE) / len(models)  # the best of several looks better than it is
-        candidates = tuple(self._judge(name, model, confidence) for name, model in models.items())
-        report = candidates[0].report
-        stay = None
-        if report.stay is not None and report.rules is not None:
-            stay = replace(report.rules, floor=None).quality(report.stay, confidence=confidence)
-        return Shortlist(self.opened.info, stay, confidence, candidates)
-
-    def _judge(self, name: str, model: Embedder, confidence: float) -> Candidate:
-        """Move the store to a folder that goes away, and audit it there."""
-        from migrate.audit.results import FULL
-
-        with TemporaryDirectory() as folder:
-            try:
-                report = cast("Migration", self._run(model, Path(folder) / "run").execute()).report
-            except KeyboardInterrupt as error:
-                error.__notes__ = []  # of parts that are done, in a folder that goes away now
-                raise
-        full, rules = report.arm(FULL), report.rules
-        quality = None
-        gain = None
-        if rules is not None and rules.query_set.is_judged:
-            scores = full.scores[report.measure]
-            quality = rules.quality(scores, confidence=confidence)
-            if report.stay is not None:
-                gain = rules.gain(scores, report.stay, confidence=confidence)
-        return Candidate(
-            name,
-            report,
-            quality,
-            gain,
-            full.tokens,
-            0.0 if model.profile.is_paid is False else full.usd,
-            self._minutes(model, full.tokens),
-        )
-
-    def _minutes(self, model: Embedder, tokens: float | None) -> float | None:
-        """Return how long a full re-embed takes, as measured here or by the limits of the provider's first tier.
-
-        What is measured here is a model that costs no money, by texts that it embeds again.
-        """
-        from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate, tier_rate
-        from migrate.embedders.openai import MANY_TEXTS
-        from migrate.selection import draw_sample
-
-        profile, count = model.profile, self.opened.info.count
-        if profile.is_paid is False and profile.kind != "file":
-            texts = draw_sample(self.opened, CALIBRATION_TEXTS, seed=self.seed).documents
-            return measure_rate(model, texts, again=True).minutes(count, 0)
-        return tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits and tokens is not None else None
+        return self.open().execute()
 
 
 choose = function(Choose)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from migrate.audit.arms import own_arms
@@ -24,7 +23,6 @@ from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
-from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
 from migrate.pipeline.options import RunOptions
@@ -34,13 +32,15 @@ from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import step_like
+from migrate.steps.base import Job, step_like
 from migrate.steps.fit import Fit
+from migrate.steps.fit.inputs import inputs_of as fit_inputs_of
 from migrate.steps.fit.inputs import require_texts
-from migrate.steps.fit.job import FitJob
+from migrate.steps.fit.job import FitJob, fit_job
 from migrate.steps.fit.job import expected_documents as expected_sample
-from migrate.steps.opening import log_of, model_at, model_of, store_of
+from migrate.steps.opening import log_of, model_at, source_model_of, store_of
 from migrate.steps.reembed import Reembed
+from migrate.steps.reembed.job import ReembedJob, reembed_job
 from migrate.steps.translate import Translate
 from migrate.steps.translate.job import Translation
 from migrate.stitch.fitted import FittedStitch
@@ -73,217 +73,192 @@ class Migration:
 
 
 @dataclass(frozen=True, eq=False)
-class RunJob:
-    """The store and the models of a run, opened when they are needed, and what earlier runs have left in its folder."""
+class RunInputs:
+    """The store and the models of a run, which spend under the cap, and the queries that choose documents.
 
-    request: RunOptions
+    `source_embedder` is the model of the store, for the arm `stay`: the one that is named, or its own if that is at
+    hand.
+    """
 
-    @cached_property
-    def store(self) -> Store:
-        """The store, opened."""
-        return store_of(self.request.store, verify=True)
-
-    @cached_property
-    def embedder(self) -> Embedder:
-        """The target model, which spends under the cap."""
-        return self.request.cap.meter(model_at(self.request.target), self.request.price)
-
-    @cached_property
-    def source_embedder(self) -> Embedder | None:
-        """The model of the store, for the arm `stay`: the one that is named, or its own if that is at hand."""
-        named, manifest = self.request.source_model, self.store.info.manifest
-        if named is None:
-            recorded = manifest.model if manifest else None
-            if recorded is None or runs_code(recorded.spec):
-                return None
-            kind, name = split_spec(recorded.spec)
-            if kind == "file" and not Path(name).is_file():
-                return None
-        model = model_of(self.store, named, "source_model") if named is None or isinstance(named, str) else named
-        return self.request.cap.meter(model)
-
-    @cached_property
-    def log(self) -> QueryLog | None:
-        """The queries that choose documents."""
-        log = self.request.query_log
-        return None if log is None else QueryLog(log_of(log), self.source_embedder)
-
-    @cached_property
-    def questions(self) -> QuerySet:
-        """The queries that judge: without those that are held out, or that choose documents, or did so before."""
-        query_set = self.request.load_queries(self.store)
-        choosing = digests_of(self.log.looked_up if self.log else ())
-        return independent(query_set, choosers_of(self.store.info.manifest) | choosing)
-
-    @cached_property
-    def fit(self) -> FitJob:
-        """The fit that it begins with."""
-        step = step_like(Fit, self.request, store=self.store, target=self.embedder, source_model=self.source_embedder)
-        return step.open()
-
-    @cached_property
-    def judges(self) -> QuerySet:
-        """The questions, of which enough are no documents, as far as that shows before anything is embedded."""
-        refuse_queries(self.questions, self.store)
-        return self.questions
+    options: RunOptions
+    store: Store
+    embedder: Embedder
+    source_embedder: Embedder | None
+    log: QueryLog | None
 
     @property
-    def is_pooled(self) -> bool:
-        """True where the translated store is audited by a pool; else every document is embedded for a reference."""
-        return self.request.reference != "build"
-
-    @property
-    def _arms(self) -> int:
-        """The number of arms that the pool has the first documents of."""
+    def n_arms(self) -> int:
+        """The number of arms that a pool has the first documents of."""
         return 1 if self.source_embedder is None else 2
 
-    @property
-    def _is_begun(self) -> bool:
-        """True where an earlier run has left something here that goes on, or is finished, as it was."""
-        request = self.request
-        if request.restart:
-            return False
-        return RunState.read(request.folder) is not None or (not request.force and (request.folder / RECORD).is_file())
 
-    @property
-    def needs_no_queries(self) -> bool:
-        """True where there is nothing to judge, whatever the queries: all is in the sample, or nothing can be SAFE."""
-        request, count = self.request, self.store.info.count
-        is_small = request.sample >= count or count < FEWEST_DOCUMENTS
-        return request.reference == AUTO and is_small and not self._is_begun
+def open_run(options: RunOptions) -> RunJob | ReembedJob:
+    """Open what a run names, as it is by itself. Nothing is embedded."""
+    store = store_of(options.store, verify=True)
+    inputs = inputs_of(options, store, model_at(options.target), source_model_of(store, options.source_model))
+    if needs_no_queries(inputs):
+        return full_job(inputs)
+    questions = questions_of(inputs, options.load_queries(store))
+    return full_job(inputs) if leaves_nothing(inputs, questions) else run_job(inputs, questions)
 
-    @cached_property
-    def full(self) -> Reembed | None:
-        """The full re-embed that is made instead where nothing would be left to judge; None where there is."""
-        request, count = self.request, self.store.info.count
-        if request.reference != AUTO or self._is_begun:
-            return None
-        if not self.needs_no_queries:
-            n_pool = expected_count(count, self.questions, self._arms)
-            # both are drawn at random, so one or more are left
-            if (count - request.sample) * (count - n_pool) >= count:
-                return None
-        require_texts(self.store, self.embedder)
-        return step_like(Reembed, request, store=self.store, output=request.folder / FULL, query_log=None)
 
-    @property
-    def why_full(self) -> str:
-        """The reason that there is nothing to judge, in words."""
-        count = self.store.info.count
-        if count < FEWEST_DOCUMENTS:
-            return f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}"
-        return f"fit and audit would embed all {count:,} documents"
+def inputs_of(options: RunOptions, store: Store, target: Embedder, old: Embedder | None) -> RunInputs:
+    """Return what is open of a run, with meters in the models; `old` is the model of the store."""
+    source_embedder = None if old is None else options.cap.meter(old)
+    log = None
+    if options.query_log is not None:
+        log = QueryLog(log_of(options.query_log), source_embedder)
+    return RunInputs(options, store, options.cap.meter(target, options.price), source_embedder, log)
 
-    @cached_property
-    def made_from(self) -> Configuration:
-        """The inputs that a run that goes on has in common with the one that broke off, and those of its audit.
 
-        The audit can be another for the same translated store. Costs no embedding.
-        """
-        request, embedder, source = self.request, self.embedder, self.source_embedder
-        source_scope = source.cache_scope("query") if source else None
-        if self.store.info.has_texts:
-            embedder.fit(self.store.documents())
-        options = {
-            "stitch": list(self.fit.options.specs),
-            "sample": request.sample,
-            "seed": request.seed,
-            "model": embedder.cache_scope("document"),
-            "strategy": choose_strategy(request.strategy, has_log=self.log is not None),
-            "query log": self.log and self.log.digest(),
-            "source model": source_scope if self.log else None,
-        }
-        judges = self.questions
-        asked_for: list[Any] = [judges.name, [[query.id, query.text] for query in judges.queries], judges.qrels]
-        if judges.group_field is not None:
-            asked_for.append([judges.group_of(query) for query in judges.queries])
-        audit = {
-            "queries": sha256_json(asked_for),
-            "price": request.price,
-            "margin": request.margin,
-            "reference": "pool 200" if self.is_pooled else "build",
-            "source model": source_scope,
-        }
-        if request.plan != TRANSLATED:
-            audit["plan"] = request.plan
-        if request.margin_from:  # the verdict names it; runs from before it was known go on
-            audit["margin from"] = request.margin_from
-        return Configuration("run", self.store.snapshot().as_json(), options, audit)
+def questions_of(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
+    """Return the queries that judge: without those that choose documents, or did so before."""
+    choosing = digests_of(inputs.log.looked_up if inputs.log else ())
+    return independent(query_set, choosers_of(inputs.store.info.manifest) | choosing)
 
-    @cached_property
-    def finished(self) -> Finished | None:
-        """The result of the same run before; None where it has not come to its end, or is to be done again.
 
-        Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError:
-        the record of it is damaged.
-        """
-        folder, outputs = self.request.folder, (STITCH, STORE) if self.is_pooled else (STITCH, STORE, REFERENCE)
-        if self.request.force or self.request.restart or not (folder / RECORD).is_file():
-            return None
-        if not all((folder / name).is_dir() for name in outputs):
-            return None
-        return find_finished(folder, folder / REPORT, self.made_from)
+def is_pooled(options: RunOptions) -> bool:
+    """Return whether the translated store is audited by a pool; else every document is embedded for a reference."""
+    return options.reference != "build"
 
-    @cached_property
-    def earlier(self) -> Kept:
-        """Stitch and stores of a finished run in the same folder, which only another audit is made of."""
-        has_old_model = self.source_embedder is not None
-        own_names = None if own_arms() else ()
-        check_plan(self.request.plan, self.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
-        if self.request.force:
-            return Kept()
-        return find_kept(self.request.folder, self.made_from, (STITCH, STORE, REPORT, PAGE))
 
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The models that are asked, each with what is left to embed."""
-        judges, source, cap = self.judges.queries, self.source_embedder, self.request.cap
-        texts_again = ASKED_AGAIN + AGAIN + (0 if self.is_pooled else EMBEDDED_AGAIN)
-        fit = self.fit.inputs
-        # What cannot be done is refused before anything is counted
-        refuse_existing_steps(self.request.folder, OUTPUTS, kept=self.earlier.outputs, force=self.request.force)
-        target = PlannedModel(self.embedder, cap, documents=self._texts_left, queries=judges, again=texts_again)
-        if source is None:
-            return (target,)
-        log = fit.log.looked_up if fit.log else ()
-        return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=[*log, *judges]))
+def _may_be_full(options: RunOptions) -> bool:
+    """Return whether a full re-embed may be made instead; not where an earlier run has left something that goes on."""
+    if options.reference != AUTO:
+        return False
+    if options.restart:
+        return True
+    is_finished = not options.force and (options.folder / RECORD).is_file()
+    return RunState.read(options.folder) is None and not is_finished
 
-    def _texts_left(self) -> Iterator[Document]:
-        """Yield the sample, and all documents or about those of a pool, without what an earlier run has done.
 
-        A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
-        """
-        request, store, folder = self.request, self.store, self.request.folder
-        state = None if request.restart else RunState.read(folder)
-        names = state.steps if state and state.steps else self.earlier.outputs
-        done = {name for name in names if (folder / name).exists()}
-        if STITCH not in done:
-            yield from expected_sample(self.fit.options, self.fit.inputs, self.fit.sample)
-        if self.is_pooled:
-            yield from expected_documents(store, self.questions, self._arms, seed=request.seed)
-        elif REFERENCE not in done:
-            yield from documents_left(store, folder / REFERENCE, restart=request.restart)
+def needs_no_queries(inputs: RunInputs) -> bool:
+    """Return whether there is nothing to judge, whatever the queries: all is in the sample, or nothing can be SAFE."""
+    count = inputs.store.info.count
+    return (inputs.options.sample >= count or count < FEWEST_DOCUMENTS) and _may_be_full(inputs.options)
 
-    def run(self, documents_per_s: float | None) -> Migration:
-        """Fit a stitch on a sample, translate the store, embed it in full for comparison if need be, and audit."""
-        request = self.request
-        folder = request.folder
-        made_from = self.made_from
+
+def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
+    """Return whether fit and audit would embed every document."""
+    if not _may_be_full(inputs.options):
+        return False
+    count = inputs.store.info.count
+    n_pool = expected_count(count, questions, inputs.n_arms)
+    return (count - inputs.options.sample) * (
+        count - n_pool
+    ) < count  # both are drawn at random, so one or more are left
+
+
+def full_job(inputs: RunInputs) -> ReembedJob:
+    """Return the full re-embed that is made where nothing would be left to judge."""
+    require_texts(inputs.store, inputs.embedder)
+    full = step_like(Reembed, inputs.options, output=inputs.options.folder / FULL, query_log=None)
+    return reembed_job(full, inputs.store, inputs.embedder)
+
+
+def why_full(store: Store) -> str:
+    """Return the reason that there is nothing to judge, in words."""
+    count = store.info.count
+    if count < FEWEST_DOCUMENTS:
+        return f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}"
+    return f"fit and audit would embed all {count:,} documents"
+
+
+def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
+    """Return what a run that goes on has in common with the one that broke off, and the inputs of its audit.
+
+    The audit can be another for the same translated store. Costs no embedding.
+    """
+    options, embedder, source, log = inputs.options, inputs.embedder, inputs.source_embedder, inputs.log
+    source_scope = source.cache_scope("query") if source else None
+    if inputs.store.info.has_texts:
+        embedder.fit(inputs.store.documents())
+    fit_options = {
+        "stitch": list(step_like(Fit, options).specs),
+        "sample": options.sample,
+        "seed": options.seed,
+        "model": embedder.cache_scope("document"),
+        "strategy": choose_strategy(options.strategy, has_log=log is not None),
+        "query log": log and log.digest(),
+        "source model": source_scope if log else None,
+    }
+    asked_for: list[Any] = [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
+    if questions.group_field is not None:
+        asked_for.append([questions.group_of(query) for query in questions.queries])
+    audit = {
+        "queries": sha256_json(asked_for),
+        "price": options.price,
+        "margin": options.margin,
+        "reference": "pool 200" if is_pooled(options) else "build",
+        "source model": source_scope,
+    }
+    if options.plan != TRANSLATED:
+        audit["plan"] = options.plan
+    if options.margin_from:  # the verdict names it; runs from before it was known go on
+        audit["margin from"] = options.margin_from
+    return Configuration("run", inputs.store.snapshot().as_json(), fit_options, audit)
+
+
+def finished_run(options: RunOptions, made_from: Configuration) -> Finished | None:
+    """Return the result of the same run before; None where it has not come to its end, or is to be done again.
+
+    Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError: the
+    record of it is damaged.
+    """
+    folder = options.folder
+    outputs = (STITCH, STORE) if is_pooled(options) else (STITCH, STORE, REFERENCE)
+    if options.force or options.restart or not (folder / RECORD).is_file():
+        return None
+    if not all((folder / name).is_dir() for name in outputs):
+        return None
+    return find_finished(folder, folder / REPORT, made_from)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunJob(Job[Migration]):
+    """A run whose store and models are open, and what earlier runs have left in its folder.
+
+    Attributes
+    ----------
+    judges
+        The queries that judge, of which enough are no documents, as far as that shows before anything is embedded.
+    made_from
+        The inputs that the same run has in common with this one.
+    earlier
+        Stitch and stores of a finished run in the same folder, which only another audit is made of.
+    fit
+        The fit that it begins with; None where its stitch is there.
+    locations
+        The stores and files that are read and left, as the next command names them.
+    """
+
+    options: RunOptions
+    inputs: RunInputs
+    judges: QuerySet
+    made_from: Configuration
+    earlier: Kept
+    fit: FitJob | None
+    locations: Locations
+
+    def execute(self, documents_per_s: float | None = None) -> Migration:
+        """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
+        options, store = self.options, self.inputs.store
+        folder, restart, progress = options.folder, options.restart, options.progress
         kept_outputs = self.earlier.outputs
-        fitted, restart, progress = None, request.restart, request.progress
-        _ = self.judges  # before anything is embedded
-        opened = open_steps(folder, OUTPUTS, made_from, kept_details=kept_outputs, force=request.force, restart=restart)
+        fitted = None
+        opened = open_steps(
+            folder, OUTPUTS, self.made_from, kept_details=kept_outputs, force=options.force, restart=restart
+        )
         with opened as (steps, force):
             if steps.finished(STITCH) is None:
-                fitted = self.fit.execute()
+                fit = _open_fit(self.inputs) if self.fit is None else self.fit
+                fitted = fit.execute()
                 fitted.save(folder / STITCH, force=force)
                 steps.note(STITCH)
             saved = load_stitch(folder / STITCH)
             recorded = steps.finished(STORE)
             if recorded is None:
-                translate = Translate(
-                    self.store, saved, folder / STORE, force=force, restart=restart, progress=progress
-                )
+                translate = Translate(store, saved, folder / STORE, force=force, restart=restart, progress=progress)
                 translation = translate.execute()
                 steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
             else:
@@ -292,10 +267,11 @@ class RunJob:
                 translation = Translation(
                     folder / STORE, **{**recorded, "remarks": tuple(recorded["remarks"]), **observations}
                 )
-            if not self.is_pooled and steps.finished(REFERENCE) is None:
+            if not is_pooled(options) and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
-                refuse_documents_found(self._audit_of(BUILD).open().inputs)
-                reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
+                audit = self._audit_of(BUILD).open()
+                refuse_documents_found(audit.inputs)
+                reembed_store(store, self.inputs.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
             report = replace(self._audit(), documents_per_s=documents_per_s)
             with atomic_file(folder / REPORT, force=force) as temporary:
@@ -308,49 +284,34 @@ class RunJob:
                 if (output_facts := steps.finished(name)) is not None
             }
             finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
-            note_finished(folder, report, made_from, finished_outputs, page=folder / PAGE, force=force)
+            note_finished(folder, report, self.made_from, finished_outputs, page=folder / PAGE, force=force)
         return Migration(fitted or saved, translation, report)
-
-    @property
-    def locations(self) -> Locations:
-        """The stores and files that are read and left, as the next command names them."""
-        store, folder, locations = self.store, self.request.folder, self.request.locations or Locations()
-        return replace(
-            locations,
-            source=store.info.location,
-            translated=str(folder / STORE),
-            stitch=str(folder / STITCH),
-            full=locations.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
-            target=locations.target or ("--target", self.embedder.identity.spec),
-            report=str(folder / REPORT),
-            has_texts=store.info.has_texts,
-        )
 
     def _audit_of(self, reference: Store | str) -> Audit:
         """Return the audit of the translated store."""
-        request = self.request
+        options, inputs = self.options, self.inputs
         return Audit(
-            open_store(request.folder / STORE),
+            open_store(options.folder / STORE),
             reference,
-            judged=self.questions,
-            target=self.embedder,
-            source=self.store if self.source_embedder else None,
-            source_model=self.source_embedder,
-            plan=request.plan,
-            margin=request.margin,
-            margin_from=request.margin_from,
-            price=request.price,
-            seed=request.seed,
-            announce=request.announce,
-            progress=request.progress,
-            cap=request.cap,
+            judged=self.judges,
+            target=inputs.embedder,
+            source=inputs.store if inputs.source_embedder else None,
+            source_model=inputs.source_embedder,
+            plan=options.plan,
+            margin=options.margin,
+            margin_from=options.margin_from,
+            price=options.price,
+            seed=options.seed,
+            announce=options.announce,
+            progress=options.progress,
+            cap=options.cap,
         )
 
     def _audit(self) -> AuditReport:
-        audit = self._audit_of(POOL if self.is_pooled else open_store(self.request.folder / REFERENCE))
-        job = audit.open()
-        report = job.execute()
-        locations = locations_of(job.inputs.translated, self.store, self.embedder, self.source_embedder)
+        options, inputs = self.options, self.inputs
+        audit = self._audit_of(POOL if is_pooled(options) else open_store(options.folder / REFERENCE)).open()
+        report = audit.execute()
+        locations = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
         places = replace(
             self.locations,
             can_switch=locations.can_switch,
@@ -358,5 +319,90 @@ class RunJob:
             server=locations.server,
             old_model=locations.old_model,
         )
-        stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
+        stores = {"source": content_of(inputs.store)} if "source" not in report.stores else {}
         return replace(report, locations=places, stores={**report.stores, **stores})
+
+
+def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None = None) -> RunJob:
+    """Return the run of what is open, after making sure that it can be done. Nothing is embedded.
+
+    `locations` are those that the next command names.
+    """
+    options = inputs.options
+    made_from = configuration_of(inputs, questions)
+    earlier = _kept(inputs, made_from)
+    refuse_queries(questions, inputs.store)
+    state = None if options.restart else RunState.read(options.folder)
+    names = state.steps if state and state.steps else earlier.outputs
+    done = {name for name in names if (options.folder / name).exists()}
+    fit = None if STITCH in done else _open_fit(inputs)
+    # What cannot be done is refused before anything is counted
+    refuse_existing_steps(options.folder, OUTPUTS, kept=earlier.outputs, force=options.force)
+    return RunJob(
+        options=options,
+        models=_planned(inputs, questions, fit, done),
+        inputs=inputs,
+        judges=questions,
+        made_from=made_from,
+        earlier=earlier,
+        fit=fit,
+        locations=_locations(inputs, locations or Locations()),
+    )
+
+
+def _kept(inputs: RunInputs, made_from: Configuration) -> Kept:
+    """Return what of a finished run serves this audit, after making sure that there is an arm of its plan."""
+    options, has_old_model = inputs.options, inputs.source_embedder is not None
+    own_names = None if own_arms() else ()
+    check_plan(options.plan, inputs.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
+    if options.force:
+        return Kept()
+    return find_kept(options.folder, made_from, (STITCH, STORE, REPORT, PAGE))
+
+
+def _open_fit(inputs: RunInputs) -> FitJob:
+    """Open the fit that a run begins with."""
+    log = None if inputs.log is None else inputs.log.queries
+    step = step_like(Fit, inputs.options, query_log=log)
+    return fit_job(step, fit_inputs_of(step, inputs.store, inputs.embedder, inputs.source_embedder, None))
+
+
+def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> tuple[PlannedModel, ...]:
+    """Return the models that are asked, each with what is left to embed."""
+    source, options = inputs.source_embedder, inputs.options
+    texts_again = ASKED_AGAIN + AGAIN + (0 if is_pooled(options) else EMBEDDED_AGAIN)
+    documents = partial(_texts_left, inputs, judges, fit, done)
+    target = PlannedModel(inputs.embedder, options.cap, documents=documents, queries=judges.queries, again=texts_again)
+    if source is None:
+        return (target,)
+    log = inputs.log.looked_up if inputs.log else ()
+    return (target, PlannedModel(source, options.cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
+
+
+def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> Iterator[Document]:
+    """Yield the sample, and all documents or about those of a pool, without what an earlier run has done.
+
+    A document of the sample comes twice, as it is embedded twice by an embedder without a cache.
+    """
+    options = inputs.options
+    if fit is not None:
+        yield from expected_sample(fit.options, fit.inputs, fit.sample)
+    if is_pooled(options):
+        yield from expected_documents(inputs.store, judges, inputs.n_arms, seed=options.seed)
+    elif REFERENCE not in done:
+        yield from documents_left(inputs.store, options.folder / REFERENCE, restart=options.restart)
+
+
+def _locations(inputs: RunInputs, named: Locations) -> Locations:
+    """Return the stores and files that are read and left, as the next command names them."""
+    store, folder = inputs.store, inputs.options.folder
+    return replace(
+        named,
+        source=store.info.location,
+        translated=str(folder / STORE),
+        stitch=str(folder / STITCH),
+        full=named.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+        target=named.target or ("--target", inputs.embedder.identity.spec),
+        report=str(folder / REPORT),
+        has_texts=store.info.has_texts,
+    )

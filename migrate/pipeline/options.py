@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from migrate.steps.base import RESTART, argument, option, parameter
 from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
-    from migrate.audit.locations import Locations
+    from migrate.embedders.base import Embedder
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.vectors import Query
 
@@ -39,11 +39,21 @@ class RunOptions(JudgedOptions):
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
     restart: bool = field(default=False, metadata=RESTART)
-    locations: Locations | None = field(
-        default=None, repr=False, metadata=parameter("How the next command names the target model, and this run.")
-    )
 
     @property
     def folder(self) -> Path:
         """The folder that everything is left in."""
         return Path(self.output)
+
+
+@dataclass(frozen=True, eq=False)
+class ChooseOptions(JudgedOptions):
+    """The store, and the models to choose among, as they are named."""
+
+    store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
+    targets: Sequence[ModelLike] | Mapping[str, Embedder] = field(
+        metadata=parameter("Models to choose among; or a name for each.")
+    )
+    _: KW_ONLY
+    source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
+    sample: int = field(default=1_000, metadata=SAMPLE)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from migrate.progress import Progress, no_progress
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ModelLike: TypeAlias = Embedder | str
 
 P = ParamSpec("P")
-Result = TypeVar("Result")
+Result = TypeVar("Result", covariant=True)
 StepKind = TypeVar("StepKind", bound="Step[Any]")
 
 COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
@@ -232,10 +232,6 @@ class JobStep(PaidOptions, Step[Result]):
         """Count and price what the models that cost money will be asked for. Nothing is embedded."""
         return self.open().estimate()
 
-    def execute(self) -> Result:
-        """Do the work, whatever it costs below the cap."""
-        return self.open().execute()
-
     def run(self) -> Result:
         """Check the parameters, and do the work within `max_cost`, as the job does."""
         self.check()
@@ -276,6 +272,11 @@ class PaidStep(PaidOptions, Step[Result]):
         return self.execute()
 
 
+def text_of(given: object | None) -> str | None:
+    """Return the name that was typed for a field which Python also takes objects for; None where it was left out."""
+    return None if given is None else str(given)
+
+
 def step_like(kind: type[StepKind], options: PaidOptions, **changes: Any) -> StepKind:
     """Return a step of a kind with the options of another step, as far as it has those, but for the `changes`."""
     names = {field.name for field in fields(kind)} & {field.name for field in fields(options)}
@@ -303,10 +304,9 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
-    kind_parameters = inspect.signature(kind).parameters
-    (result,) = get_args(kind.__orig_bases__[-1])  # type: ignore[attr-defined]
+    kind_parameters, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
     parameters = [kind_parameters[field.name] for field in fields_of(kind)]
-    signature = inspect.Signature(parameters, return_annotation=result.__forward_arg__)
+    signature = inspect.Signature(parameters, return_annotation=result)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 

@@ -9,6 +9,7 @@ from migrate.check.facts import check_revision
 from migrate.datasets.records import read_query_log
 from migrate.embedders import is_spec_of, load_embedder, load_known
 from migrate.embedders.base import Embedder
+from migrate.embedders.kinds import runs_code, split_spec
 from migrate.errors import UsageError
 from migrate.stitch.fitted import FittedStitch
 from migrate.stitch.persistence import load_stitch
@@ -49,3 +50,17 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
         check_revision(store.info.location, recorded, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)
     return embedder
+
+
+def source_model_of(store: Store, named: Embedder | str | None) -> Embedder | None:
+    """Return the model of a store: the one that was named, or its own if that is at hand."""
+    if isinstance(named, Embedder):
+        return named
+    if named is None:
+        recorded = store.info.manifest.model if store.info.manifest else None
+        if recorded is None or runs_code(recorded.spec):
+            return None
+        kind, name = split_spec(recorded.spec)
+        if kind == "file" and not Path(name).is_file():
+            return None
+    return model_of(store, named, "source_model")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import migrate
 from migrate.datasets.beir import load_beir
 from migrate.embedders import load_embedder
+from migrate.manifest import read_manifest
 from migrate.vectors import Document, query_key
 
 pytestmark = pytest.mark.slow
@@ -55,6 +57,14 @@ def answers_of(folder, spec):
         dcg, ideal = (sum(gain / np.log2(place + 2) for place, gain in enumerate(it)) for it in (gains, best))
         by_text.setdefault(query_key(query.text), []).append(dcg / ideal)
     return np.array([np.mean(scores) for scores in by_text.values()])
+
+
+def test_a_model_of_the_store_that_is_switched_off_is_not_asked(here, lead_migrate):
+    manifest = read_manifest(here / "store", "store")
+    model = replace(manifest.model, spec="gemini:text-embedding-004")
+    replace(manifest, model=model).write(here / "store")
+    ended = lead_migrate(f"assess store --target {LEXICAL} --judged judged --sample 60 --json")
+    assert json.loads(ended.out)["stay"] is None
 
 
 def test_the_table_has_what_an_independent_computation_gives(folder):

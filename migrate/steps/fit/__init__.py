@@ -10,6 +10,7 @@ from migrate.steps.fit.options import FitOptions
 
 if TYPE_CHECKING:
     from migrate.steps.fit.job import FitJob
+    from migrate.stitch.fitted import FittedStitch
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,10 @@ class Fit(FitOptions, JobStep["FittedStitch"]):
         from migrate.steps.fit.job import open_fit
 
         return open_fit(self)
+
+    def execute(self) -> FittedStitch:
+        """Embed the sample, and fit the stitch that does best on held-out documents."""
+        return self.open().execute()
 
 
 fit = function(Fit)

@@ -15,7 +15,7 @@ from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection import QueryLog, choose_strategy
 from migrate.steps.fit.options import FitOptions
-from migrate.steps.opening import log_of, model_at, model_of, stitch_at, store_of
+from migrate.steps.opening import log_of, model_at, source_model_of, stitch_at, store_of
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DIRECTIONS, DOCUMENT, QUERY, FittedStitch, input_dim, require_direction
@@ -66,8 +66,7 @@ class FitInputs:
 def open_inputs(options: FitOptions) -> FitInputs:
     """Open what a fit names, as it is by itself, and make sure that it goes together. Nothing is embedded."""
     store = store_of(options.store)
-    source = options.source_model
-    old = model_of(store, source, "source_model") if isinstance(source, str) else source
+    old = None if options.source_model is None else source_model_of(store, options.source_model)
     return inputs_of(options, store, model_at(options.target), old, _named_views(options.view))
 
 

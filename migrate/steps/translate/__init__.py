@@ -11,7 +11,7 @@ from migrate.steps.base import JobStep, function
 from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
-    from migrate.steps.translate.job import TranslateJob
+    from migrate.steps.translate.job import TranslateJob, Translation
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +73,12 @@ class Translate(TranslateOptions, JobStep["Translation"]):
         if self.pace is not None and not (isinstance(self.pace, int | float) and LEAST <= self.pace <= 1):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         self._check_workers()
-        if self.output is not None:
-            from migrate.steps.translate.job import refuse_output_in
+        from migrate.steps.translate.job import engine_called, refuse_output_in
 
+        if self.output is not None:
             refuse_output_in(self, self.output)
+        if self.engine is not None:
+            engine_called(self.engine)
 
     def _check_workers(self) -> None:
         """Make sure that who does the work can do it that way."""
@@ -87,16 +89,16 @@ class Translate(TranslateOptions, JobStep["Translation"]):
         for name in ("into", "reembed", "workers", "pace"):
             if self.engine is not None and getattr(self, name) is not None:
                 raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
-        if self.engine is not None:
-            from migrate.steps.translate.job import engine_called
-
-            engine_called(self.engine)
 
     def open(self) -> TranslateJob:
         """Open the store, the stitch and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.translate.job import open_translation
 
         return open_translation(self)
+
+    def execute(self) -> Translation:
+        """Spend the budget where there is one, and translate."""
+        return self.open().execute()
 
 
 translate = function(Translate)

@@ -1,0 +1,346 @@
+"""The choice among several models: an audit of a move to each, and their results in one table.
+
+For each target it does what `run` does, in a folder that goes away: a stitch from a sample, a translated store, and an
+audit by a pool. The embedding cache keeps what was paid for, so that a run to the chosen one pays for little more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+from uuid import uuid4
+
+from migrate.audit.bounds import CONFIDENCE, Bounds
+from migrate.audit.query_set import QuerySet
+from migrate.audit.report import AuditReport
+from migrate.audit.results import FULL
+from migrate.check.already import is_recorded_of
+from migrate.cost.estimate import dollars, duration
+from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate, tier_rate
+from migrate.cost.spending import TARGET, PlannedModel
+from migrate.embedders.base import Embedder
+from migrate.embedders.openai import MANY_TEXTS
+from migrate.errors import UsageError
+from migrate.pipeline import Run
+from migrate.pipeline.job import RunJob, inputs_of, questions_of, run_job
+from migrate.pipeline.options import ChooseOptions
+from migrate.report.facts import document
+from migrate.report.page import notebook_piece
+from migrate.report.sections import Either, Listed, Report, TextTable
+from migrate.selection import draw_sample
+from migrate.steps.base import Job
+from migrate.steps.opening import model_at, source_model_of, store_of
+from migrate.stores.base import Store, StoreInfo
+
+A_TARGET = "a target"
+"""Role of the targets, of which there are several."""
+
+
+_NONE = "-"
+_HEAD = ("target", "nDCG@10", "against staying", "a translation keeps", "verdict", "price", "time")
+_COSTS = 4
+"""The first column of what a terminal has in a table below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that a store may move to.
+
+    Attributes
+    ----------
+    name : the model as it was named
+    report : the audit of the store that was translated for it
+    quality : nDCG@10 of a full re-embed, None where nothing is judged
+    gain : by how much that is more than staying scores, query by query, None where one of them is not known
+    tokens, usd, minutes : of a full re-embed, None where unknown
+    """
+
+    name: str
+    report: AuditReport
+    quality: Bounds | None
+    gain: Bounds | None
+    tokens: float | None
+    usd: float | None
+    minutes: float | None
+
+    @property
+    def is_better(self) -> bool:
+        """True where a full re-embed by it is significantly better than staying."""
+        return self.gain is not None and self.report.verdict.observations.has_enough and self.gain.lower > 0
+
+    @property
+    def row(self) -> list[str]:
+        """Its row of the table."""
+        verdict = self.report.verdict
+        retention = verdict.retention
+        return [
+            self.name,
+            _score(self.quality),
+            _score(self.gain, form="+.3f"),
+            f"{verdict.scale.figure(retention.estimate)} ({verdict.scale.span(retention)})"
+            if retention.is_known
+            else _NONE,
+            self.report.outcome.value,
+            _NONE if self.usd is None else dollars(self.usd),
+            _NONE if self.minutes is None else duration(self.minutes),
+        ]
+
+    def as_document(self) -> dict[str, Any]:
+        """Return its facts, as values that JSON holds."""
+        verdict = self.report.verdict
+        return {
+            "name": self.name,
+            "quality": self.quality,
+            "gain_over_stay": self.gain,
+            "is_better": self.is_better,
+            verdict.scale.measured: verdict.retention,
+            "outcome": self.report.outcome,
+            "tokens": self.tokens,
+            "usd": self.usd,
+            "minutes": self.minutes,
+            "doubts": self.report.doubts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """The candidates for a store, in the order in which they were named.
+
+    `stay` is the nDCG@10 of the store's model, None where it cannot be asked or nothing is judged. `confidence` is that
+    of the bounds of a candidate: all of them together hold with 95 %.
+    """
+
+    store: StoreInfo
+    stay: Bounds | None
+    confidence: float
+    candidates: tuple[Candidate, ...]
+
+    def __repr__(self) -> str:
+        return f"<Shortlist for {self.store.location}: {', '.join(it.name for it in self.candidates)}>"
+
+    def _repr_html_(self) -> str:
+        return notebook_piece(self.sentence, TextTable(self.rows))
+
+    @property
+    def best(self) -> Candidate | None:
+        """The candidate with the highest quality among those that are better than staying; None where none is."""
+        better = [candidate for candidate in self.candidates if candidate.is_better]
+        return max(better, key=lambda candidate: candidate.quality.estimate if candidate.quality else 0, default=None)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The table: a head, staying where it is known what that answers, and a row for each target."""
+        stay = [] if self.stay is None else [["stay", _score(self.stay), *[_NONE] * 5]]
+        return [list(_HEAD), *stay, *(candidate.row for candidate in self.candidates)]
+
+    @property
+    def sentence(self) -> str:
+        """The answer: which of them is best."""
+        best = self.best
+        if any(candidate.quality is None for candidate in self.candidates):
+            return (
+                "nothing is judged: the table says what a translation keeps of each target, not which of them answers "
+                "best; give judged queries with --judged"
+            )
+        if self.stay is None:
+            return (
+                "whether any of these is better than staying is not known: the store's model cannot be asked; name it "
+                "with --source-model"
+            )
+        if best is None or best.quality is None or best.gain is None:
+            return "none of these is shown to answer better than staying does; stay, unless your model goes away"
+        return (
+            f"{best.name}: nDCG@10 {best.quality.estimate:.3f} in a full re-embed, {best.gain.estimate:+.3f} against "
+            f"staying ({best.gain.lower:+.3f} to {best.gain.upper:+.3f}), significantly better"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks on the figures, for the reader."""
+        report = self.candidates[0].report
+        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
+        return [
+            f"by {report.verdict.observations.counted} of {report.dataset}; bounds of quality are one-sided, and hold "
+            "for all targets together with 95 %",
+            "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
+            "share of it, with the verdict of `run`",
+            "price and time are those of a full re-embed; the time is as measured here, or by the limits of the "
+            "provider's first tier",
+            *doubts,
+        ]
+
+    def to_report(self) -> Report:
+        """Return the table and what it says, for a terminal and a page."""
+        answered = TextTable([row[:_COSTS] for row in self.rows])
+        costs = TextTable([[row[0], *row[_COSTS:]] for row in self.rows])
+        stacked = [answered, costs]  # as a terminal is too narrow for both
+        marked = [number for number, row in enumerate(self.rows[1:]) if self.best and row[0] == self.best.name]
+        return Report(
+            kind="Targets",
+            title=f"Where to move {self.store.name}",
+            lead=Either(self.sentence),
+            sections={
+                "The targets": Either(TextTable(self.rows, marked=marked), stacked),
+                "How this is known": Listed(self.notes),
+            },
+            closing=self.sentence,
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all of it, as values that JSON holds."""
+        report = self.candidates[0].report
+        content = {
+            "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
+            "dataset": report.dataset,
+            "measure": report.measure,
+            "queries": report.verdict.observations.counted,
+            "confidence": self.confidence,
+            "stay": self.stay,
+            "targets": [candidate.as_document() for candidate in self.candidates],
+            "best": None if self.best is None else self.best.name,
+            "answers": [self.sentence],
+            "notes": self.notes,
+        }
+        return document("choose", content)
+
+
+def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
+    """Return an estimate, and the span of its bounds."""
+    if bounds is None:
+        return _NONE
+    return f"{bounds.estimate:{form}} ({bounds.lower:{form}} to {bounds.upper:{form}})"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChooseJob(Job[Shortlist]):
+    """A choice whose store, models and queries are open; `targets` are the models to choose among, by their names."""
+
+    options: ChooseOptions
+    store: Store
+    targets: Mapping[str, Embedder]
+    source_model: Embedder | None
+    query_set: QuerySet
+
+    def execute(self) -> Shortlist:
+        """Audit a move to each of the targets, one after the other."""
+        confidence = 1 - (1 - CONFIDENCE) / len(self.targets)  # the best of several looks better than it is
+        candidates = tuple(self._judge(name, model, confidence) for name, model in self.targets.items())
+        report = candidates[0].report
+        stay = None
+        if report.stay is not None and report.rules is not None:
+            stay = replace(report.rules, floor=None).quality(report.stay, confidence=confidence)
+        return Shortlist(self.store.info, stay, confidence, candidates)
+
+    def _judge(self, name: str, model: Embedder, confidence: float) -> Candidate:
+        """Move the store to a folder that goes away, and audit it there."""
+        with TemporaryDirectory() as folder:
+            try:
+                job = _run_to(model, Path(folder) / "run", self.options, self.store, self.source_model, self.query_set)
+                report = job.execute().report
+            except KeyboardInterrupt as error:
+                error.__notes__ = []  # of parts that are done, in a folder that goes away now
+                raise
+        full, rules = report.arm(FULL), report.rules
+        quality = None
+        gain = None
+        if rules is not None and rules.query_set.is_judged:
+            scores = full.scores[report.measure]
+            quality = rules.quality(scores, confidence=confidence)
+            if report.stay is not None:
+                gain = rules.gain(scores, report.stay, confidence=confidence)
+        return Candidate(
+            name,
+            report,
+            quality,
+            gain,
+            full.tokens,
+            0.0 if model.profile.is_paid is False else full.usd,
+            self._minutes(model, full.tokens),
+        )
+
+    def _minutes(self, model: Embedder, tokens: float | None) -> float | None:
+        """Return how long a full re-embed takes, as measured here or by the limits of the provider's first tier.
+
+        What is measured here is a model that costs no money, by texts that it embeds again.
+        """
+        profile, count = model.profile, self.store.info.count
+        if profile.is_paid is False and profile.kind != "file":
+            texts = draw_sample(self.store, CALIBRATION_TEXTS, seed=self.options.seed).documents
+            return measure_rate(model, texts, again=True).minutes(count, 0)
+        return tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits and tokens is not None else None
+
+
+def open_choice(options: ChooseOptions) -> ChooseJob:
+    """Open what a choice names, as it is by itself. Nothing is embedded."""
+    store = store_of(options.store, verify=True)
+    if isinstance(options.targets, Mapping):
+        targets = options.targets
+    else:
+        loaded = [(target, model_at(target)) for target in options.targets]
+        targets = {target if isinstance(target, str) else model.profile.spec: model for target, model in loaded}
+    return choose_job(options, store, targets, source_model_of(store, options.source_model))
+
+
+def choose_job(
+    options: ChooseOptions, store: Store, targets: Mapping[str, Embedder], source_model: Embedder | None
+) -> ChooseJob:
+    """Return the choice among what is open, after making sure that it can be done. Nothing is embedded."""
+    own = next((name for name, model in targets.items() if is_recorded_of(store, model)), None)
+    if own is not None:
+        raise UsageError(f"{store.info.location} is of {own} already; leave that target out")
+    query_set = options.load_queries(store)
+    return ChooseJob(
+        options=options,
+        models=tuple(_planned(options, store, targets, source_model, query_set)),
+        store=store,
+        targets=targets,
+        source_model=source_model,
+        query_set=query_set,
+    )
+
+
+def _planned(
+    options: ChooseOptions,
+    store: Store,
+    targets: Mapping[str, Embedder],
+    source_model: Embedder | None,
+    query_set: QuerySet,
+) -> Iterator[PlannedModel]:
+    """Yield the targets, each for a sample, a pool and the queries, and the source model for the queries, once."""
+    folder = Path(gettempdir()) / f"lead-migrate-{uuid4().hex}"  # nothing is written there
+    for number, model in enumerate(targets.values()):
+        for planned in _run_to(model, folder, options, store, source_model, query_set).models:
+            if planned.role == TARGET:
+                yield replace(planned, role=A_TARGET)
+            elif not number:
+                yield planned
+
+
+def _run_to(
+    target: Embedder,
+    folder: Path,
+    options: ChooseOptions,
+    store: Store,
+    source_model: Embedder | None,
+    query_set: QuerySet,
+) -> RunJob:
+    """Return the run to one of the targets."""
+    run = Run(
+        options.store,
+        target,
+        folder,
+        judged=query_set,
+        reference="pool",
+        sample=options.sample,
+        margin=options.margin,
+        price=options.price,
+        seed=options.seed,
+        announce=options.announce,
+        progress=options.progress,
+        cap=options.cap,
+    )
+    inputs = inputs_of(run, store, target, source_model)
+    return run_job(inputs, questions_of(inputs, query_set))
