@@ -77,7 +77,7 @@ class ReferenceProof:
 class _Pairs:
     """Rows of the translated store beside those of the reference with the same ids, and which of them are true.
 
-    `expected` is the confidence of each translated row, (n,): the cosine to expect.
+    `expected` is the confidence of each translated row, (n,): the cosine to expect; `cosines` are those that they have.
     """
 
     ids: Sequence[str]
@@ -88,9 +88,8 @@ class _Pairs:
     expected: Vectors | None
     cosines: NDArray[np.float64]
 
-    @property
     def chance(self) -> float:
-        """The cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
+        """Return the cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
         turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
         return float(np.percentile(pairwise(self.translated, turned), 95))
 
@@ -358,9 +357,15 @@ def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys],
                 f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
                 f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
             )
-    expected = None if values is None else values[rows]
-    cosines = pairwise(vectors, true_vectors)
-    return _Pairs(ids, matched_rows, vectors, true_vectors, is_true[rows], expected, cosines)
+    return _Pairs(
+        ids=ids,
+        rows=matched_rows,
+        translated=vectors,
+        reference=true_vectors,
+        true=is_true[rows],
+        expected=None if values is None else values[rows],
+        cosines=pairwise(vectors, true_vectors),
+    )
 
 
 def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:
@@ -385,7 +390,7 @@ def _check_true_rows(
         wrong = true & ~agree(rows.translated, rows.reference, tolerance_of(reference.info))
         enough = not wrong.any()
     else:  # what two lossy indexes have kept of one vector may be far apart, but not as far as two documents are
-        wrong = true & (cosines <= rows.chance)
+        wrong = true & (cosines <= rows.chance())
         enough = wrong.sum() <= 0.1 * true.sum()
     if not enough:
         worst = int(np.argmin(np.where(true, cosines, np.inf)))
@@ -451,8 +456,9 @@ def _lost(rows: _Pairs | None) -> list[Finding]:
     """Return a doubt where translated rows of which much was expected are no nearer to theirs than others are."""
     if rows is None or rows.expected is None:
         return []
-    certain = ~rows.true & (rows.expected > (1 + rows.chance) / 2)
-    share = float((rows.cosines[certain] <= rows.chance).mean()) if certain.sum() > SPOT_CHECKS else 0.0
+    chance = rows.chance()
+    certain = ~rows.true & (rows.expected > (1 + chance) / 2)
+    share = float((rows.cosines[certain] <= chance).mean()) if certain.sum() > SPOT_CHECKS else 0.0
     if share <= 0.05:
         return []
     text = (

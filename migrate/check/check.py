@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from migrate.check.comparison import Reembedded, draw, share_of
+from migrate.check.comparison import Reembedded, draw, reembedded, share_of
 from migrate.check.diagnose import Diagnosis, diagnose
 from migrate.check.facts import (
     are_comparable,
@@ -178,8 +178,7 @@ def _by_sample(
     # What the cache has may be of the host that made the store
     matches(claim_of_cache(embedder, sample.documents), embedder, past_cache=True).require(store.info.location)
     match = matches(claim, with_choosers(embedder, ()), size, progress=progress)
-    stored, reembedded = claim.vectors, match.vectors
-    compared = Reembedded(sample.rows, sample.documents, match)
+    compared = reembedded(sample, match)
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, progress)
     translated, model = _translated(store), embedder.identity
@@ -191,19 +190,21 @@ def _by_sample(
         )
         diagnosis = replace(diagnosis, cause=Cause.COMPATIBLE, sentence=sentence)
     findings.append(Observation("vectors", diagnosis.cause is Cause.COMPATIBLE, diagnosis.sentence))
-    agreeing, way = compared.agreeing, embedder
-    has_spec = bool(agreeing.all())
-    if (best := diagnosis.best) is not None:
-        agreeing, reembedded, way, has_spec = (
-            best.agreeing,
-            best.fresh,
-            best.hypothesis.embedder,
-            best.hypothesis.has_spec,
-        )
+    best = diagnosis.best
+    if best is None:
+        agreeing = compared.agreeing
+        vectors = match.vectors
+        way = embedder
+        has_spec = bool(agreeing.all())
+    else:
+        agreeing = best.agreeing
+        vectors = best.fresh
+        way = best.hypothesis.embedder
+        has_spec = best.hypothesis.has_spec
     finding = None
     if agreeing.any():
         rows = np.flatnonzero(agreeing)
-        norms = norms_by_vectors(stored[rows], reembedded[rows], exact=not compared.match.claim.tolerance.loose)
+        norms = norms_by_vectors(claim.vectors[rows], vectors[rows], exact=not compared.match.claim.tolerance.loose)
         findings.append(norms)
         # A translated store has a manifest that says so, which a stamp would replace
         if has_spec and norms.ok and not translated:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,50 +43,32 @@ def share_of(hits: int, sampled: int, population: int) -> Share:
     return Share(estimate, lower, upper)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Reembedded:
-    """Sampled documents of a store, in `rows`, and what the model gave for all of them, in their order."""
+    """Sampled documents of a store, and what the model gave for all of them.
+
+    Attributes
+    ----------
+    rows, documents : of the store, n of each
+    match : the stored vectors beside those of the model
+    crossed : cosine of each stored vector with new ones of m other texts; NaN for its own, (n, m)
+    near : whether a stored vector has its own text among the nearest, (n,)
+    agreeing : whether documents have the vector that the model gives, (n,)
+    """
 
     rows: NDArray[np.int64]
     documents: Sequence[Document]
     match: Match
+    crossed: NDArray[np.float32]
+    near: Mask
+    agreeing: Mask
 
     def __len__(self) -> int:
         return len(self.documents)
 
-    @cached_property
-    def crossed(self) -> NDArray[np.float32]:
-        """Cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
-        partners = spread(len(self), 256)
-        stored = unit_rows(self.match.claim.vectors)
-        new = unit_rows(self.match.vectors[partners])
-        product: NDArray[np.float32] = stored @ new.T
-        product[partners, np.arange(len(partners))] = np.nan
-        return product
-
-    @cached_property
-    def agreeing(self) -> Mask:
-        """True for documents that have the vector that the model gives, (n,).
-
-        Of a code, single vectors stray from what it does on average; where most agree, those that are near do too.
-        """
-        match = self.match
-        return match.right | self.near if match.claim.tolerance.coded and match.is_mostly_right else match.right
-
     def chance(self, rows: Mask | slice = slice(None)) -> float:
         """Return the median cosine of some documents over different texts, 0 where there is one text only."""
         return float(np.nanmedian(self.crossed[rows])) if len(self) > 1 else 0.0
-
-    @cached_property
-    def near(self) -> Mask:
-        """True where a stored vector has, of all sampled texts, its own among the nearest 5 %; (n,).
-
-        A rank rather than a cosine: in a narrow space, cosines of different texts are high too.
-        """
-        if len(self) == 1:
-            return np.array(self.match.cosines > 1 / 2)
-        rivals = (self.crossed > self.match.cosines[:, None]).sum(axis=1)
-        return np.array(rivals <= 0.05 * (self.crossed.shape[1] - 1))
 
     def is_near(self, rows: Mask) -> bool:
         """Return whether most of some documents, (n,), are near, and came half of the way from chance to the model's.
@@ -97,6 +78,36 @@ class Reembedded:
         chance = self.chance(rows)
         closeness = (float(np.median(self.match.cosines[rows])) - chance) / max(1 - chance, 1e-6)
         return bool(self.near[rows].mean() > 1 / 2 and closeness > 1 / 2)
+
+
+def reembedded(sample: Sample, match: Match) -> Reembedded:
+    """Compare what a model gave for a whole sample: each text with its own vector, and with those of others."""
+    crossed = _crossed(match)
+    near = _near(match, crossed)
+    agreeing = match.right
+    if match.claim.tolerance.coded and match.is_mostly_right:
+        # Of a code, single vectors stray from what it does on average; where most agree, those that are near do too
+        agreeing = agreeing | near
+    return Reembedded(sample.rows, sample.documents, match, crossed, near, agreeing)
+
+
+def _crossed(match: Match) -> NDArray[np.float32]:
+    """Return the cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
+    partners = spread(match.count, 256)
+    product: NDArray[np.float32] = unit_rows(match.claim.vectors) @ unit_rows(match.vectors[partners]).T
+    product[partners, np.arange(len(partners))] = np.nan
+    return product
+
+
+def _near(match: Match, crossed: NDArray[np.float32]) -> Mask:
+    """Return whether a stored vector has, of all sampled texts, its own among the nearest 5 %; (n,).
+
+    A rank rather than a cosine: in a narrow space, cosines of different texts are high too.
+    """
+    if match.count == 1:
+        return np.array(match.cosines > 1 / 2)
+    rivals = (crossed > match.cosines[:, None]).sum(axis=1)
+    return np.array(rivals <= 0.05 * (crossed.shape[1] - 1))
 
 
 def spread(count: int, most: int) -> NDArray[np.int64]:
