@@ -27,7 +27,7 @@ from migrate.requests import running
 from migrate.stores.added_fields import AddedField, VectorFields, fields_beside, refuse_name, taken
 from migrate.stores.base import Store
 from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver
+from migrate.stores.driver import DatabaseRows, driver_of_field, open_field
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.file_store import Sha256
 from migrate.stores.outputs import Output, ServerOutput
@@ -46,13 +46,16 @@ class FieldOutput(ServerOutput):
     """A field of a collection that is read, for other vectors of the same records."""
 
     def __init__(self, store: DatabaseStore, field: str, progress: Progress) -> None:
-        old = store.driver
-        self._class, self._old, self._old_vector = type(old), old.of_field(old.vector).address, old.vector
-        self.field, self.progress = field, progress
+        driver = store.driver
+        records_name = store.rows.records_name
+        self._class = type(driver)
+        self._old_vector = store.rows.vector
+        self._old = driver_of_field(store.rows, self._old_vector).address
+        self.field = field
+        self.progress = progress
         self.remarks = tuple[str, ...]()
-        options = {**store.driver.address.options, "vector": field}
-        super().__init__(f"{old.server}#{old.records_name}{options_text(options)}", f"{old.records_name}-{field}")
-        identity = f"{old.kind}:{old.whole_place}#{old.records_name}?vector={field}"
+        super().__init__(driver_of_field(store.rows, field).location, f"{records_name}-{field}")
+        identity = f"{driver.traits.kind}:{driver.whole_place}#{records_name}?vector={field}"
         self.digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
 
@@ -60,20 +63,20 @@ class FieldOutput(ServerOutput):
         return {**self.__dict__, "progress": no_progress}  # which a process of its own does not report
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Driver, VectorFields]]:
-        """Yield a driver of the old field, opened now, and the fields of its collection."""
+    def _opened(self) -> Iterator[tuple[DatabaseRows, VectorFields]]:
+        """Yield the old field, opened now, and the fields of its collection."""
         driver = self._class(self.location, self._old)
         with driver.errors():
-            driver.open()
-            yield driver, _fields_of(driver)
+            rows = driver.open()
+            yield rows, _fields_of(rows)
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer that keeps the vectors for `publish`."""
         store = cast("DatabaseStore", source)
-        fields = _fields_of(store.driver)
+        fields = _fields_of(store.rows)
         with store.driver.errors():
             fields.refuse(self.field, dim)
-            if self.field in fields.names() and _dim_of(store.driver, self.field) != dim:
+            if self.field in fields.names() and open_field(store.rows, self.field).dim != dim:
                 fields.refuse_drop(self.field)
         return FieldWriter(store, content, dim)
 
@@ -132,26 +135,26 @@ class FieldOutput(ServerOutput):
             raise StoreError(f"{content / IDS_NAME}: the file is damaged; to start over, add `restart=True`")
         dim = int(shards.details(next(iter(shards)))["dim"])
         work = _FieldWork(self.field, index, shards.all_rows(dim, len(index)), shards.all_values("sources"))
-        with self._opened() as (driver, fields):
+        with self._opened() as (rows, fields):
             is_there = self.field in fields.names()
             is_begun = self._is_of_work(fields.added().get(self.field), content)
             if is_there and not is_begun and not force:
                 raise self._not_ours()
-            if is_there and _dim_of(driver, self.field) != dim:
+            if is_there and open_field(rows, self.field).dim != dim:
                 fields.drop(self.field)
-        with self._opened() as (driver, fields):
+        with self._opened() as (rows, fields):
             if not is_begun:
                 fields.begin(self.field, read_manifest(content, "store"))
             is_written = np.zeros(len(index), bool)
             if self.field in fields.names():
-                found = work.found(driver, fields)
+                found = work.found(rows, fields)
                 is_written = found.is_written
                 if found.has_others and not force:
                     raise self._not_ours()
-            batches = work.batches(~is_written, driver.at_once, self._report)
+            batches = work.batches(~is_written, rows.at_once, self._report)
             remarks = [*fields.write(self.field, dim, with_rests(batches))]
-        with self._opened() as (driver, fields):
-            remarks += work.check(driver, work.found(driver, fields).is_written, self.location)
+        with self._opened() as (rows, fields):
+            remarks += work.check(rows, work.found(rows, fields).is_written, self.location)
             fields.keep(self.field, content)
         self.remarks = tuple(remarks)
 
@@ -169,8 +172,8 @@ def field_of(store: Store, field: str, progress: Progress) -> Output:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
     if isinstance(store, LocalParquetStore):
         return ColumnOutput(store, field)
-    if not isinstance(store, DatabaseStore) or store.driver.fields is None:
-        kind = store.driver.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
+    if not isinstance(store, DatabaseStore) or store.rows.fields is None:
+        kind = store.driver.traits.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
         raise UsageError(
             f"{store.info.location}: a store of {kind} gets no second field of vectors; translate to a new store "
             "(-o) instead"
@@ -218,7 +221,7 @@ class NamedField:
             refuse_drop_column(self.store)
         elif isinstance(self.store, DatabaseStore):
             with self.store.driver.errors():
-                _fields_of(self.store.driver).refuse_drop(self.name)
+                _fields_of(self.store.rows).refuse_drop(self.name)
 
     def drop(self) -> None:
         """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
@@ -229,7 +232,7 @@ class NamedField:
             drop_column(self.store, self.name)
         elif isinstance(self.store, DatabaseStore):
             with self.store.driver.errors():
-                _fields_of(self.store.driver).drop(self.name)
+                _fields_of(self.store.rows).drop(self.name)
         request = running()
         if request is not None:
             request.has_made(self.location)
@@ -238,24 +241,17 @@ class NamedField:
         """Return the names of all fields of the records, and those that were added."""
         if isinstance(self.store, LocalParquetStore):
             return list(self.store.schemas[0].names), self.store.added
-        if not isinstance(self.store, DatabaseStore) or self.store.driver.fields is None:
+        if not isinstance(self.store, DatabaseStore) or self.store.rows.fields is None:
             return [], {}
         with self.store.driver.errors():
-            fields = _fields_of(self.store.driver)
+            fields = _fields_of(self.store.rows)
             return sorted(fields.names()), fields.added()
 
 
-def _fields_of(driver: Driver) -> VectorFields:
-    if driver.fields is None:
-        raise ValueError(f"{driver.kind} adds no fields")
-    return driver.fields
-
-
-def _dim_of(driver: Driver, name: str) -> int:
-    """Return the dimension of another field of the records of a driver."""
-    field = driver.of_field(name)
-    field.open()
-    return field.dim
+def _fields_of(rows: DatabaseRows) -> VectorFields:
+    if rows.fields is None:
+        raise ValueError(f"{rows.driver.traits.kind} adds no fields")
+    return rows.fields
 
 
 class FieldWriter(StoreWriter):
@@ -286,21 +282,20 @@ class _FieldWork:
     rows: Rows
     sources: NDArray[np.uint64]
 
-    def _pages(self, driver: Driver) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+    def _pages(self, records: DatabaseRows) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
         """Yield the rows of the records of a field as they are now, -1 for those not known, with their vectors."""
-        for page in with_rests(driver.pages()):
-            vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
+        for page in with_rests(records.pages()):
+            vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), records.dim)
             yield self._lookup.rows_of(page.ids), vectors
 
     @cached_property
     def _lookup(self) -> IdLookup:
         return IdLookup(self.index)
 
-    def found(self, driver: Driver, fields: VectorFields) -> _FoundField:
+    def found(self, records: DatabaseRows, fields: VectorFields) -> _FoundField:
         """Read the field as it is now."""
         is_written = np.zeros(len(self.index), bool)
-        field = driver.of_field(self.field)
-        field.open()
+        field = open_field(records, self.field)
         if field.dim != self.rows.dim:
             return _FoundField(is_written, has_others=True)
         others = False
@@ -322,14 +317,14 @@ class _FieldWork:
             done += len(rows)
         report(done, total)
 
-    def check(self, driver: Driver, is_written: NDArray[np.bool_], location: str) -> list[str]:
-        """Make sure that every record that is still there has its vector; `driver` is of the old field, opened now.
+    def check(self, records: DatabaseRows, is_written: NDArray[np.bool_], location: str) -> list[str]:
+        """Make sure that every record that is still there has its vector; `records` are of the old field, as now.
 
         Returns a remark on what has become of the records since the new vectors were made; none if nothing has.
         """
         added = changed = 0
         is_there = np.zeros(len(self.index), bool)
-        for rows, vectors in self._pages(driver):
+        for rows, vectors in self._pages(records):
             is_known = rows >= 0
             added += int((~is_known).sum())
             changed += int((vector_checksums(vectors[is_known]) != self.sources[rows[is_known]]).sum())

@@ -23,7 +23,7 @@ from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.chroma import ChromaDriver
-from migrate.stores.database import DatabaseKind
+from migrate.stores.database_kind import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
 from migrate.stores.lancedb import LanceDriver
 from migrate.stores.llamaindex import LlamaIndexSimpleKind

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError, VectorError
-from migrate.files import canonical_json
+from migrate.files import canonical_json, work_folder
 from migrate.stores import open_store
 from migrate.stores.base import Hits, Metric, Store, read_all
 from migrate.stores.database import DatabaseStore
@@ -346,9 +346,9 @@ class StoreTests(ABC):
         state = open_store(store.info.location).state()
         if state is None:  # it takes reading to tell
             return
-        again = open_store(store.info.location)
-        assert canonical_json(again.state()) == canonical_json(state)
-        assert "index" not in vars(again), "vectors were exported"
+        exports = sorted((work_folder() / "exports").rglob("*"))
+        assert canonical_json(open_store(store.info.location).state()) == canonical_json(state)
+        assert sorted((work_folder() / "exports").rglob("*")) == exports, "ids or vectors were exported"
         if isinstance(store, DatabaseStore):
             ids = list(read_all(store.scan()).ids)[:1]
             assert store.put_vectors(ids, example_vectors(1, seed=9)) == 1

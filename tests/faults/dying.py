@@ -22,20 +22,29 @@ MOMENTS = {
     "published": [("before", "migrate.work.outputs:_tidy_shards")],
     "ended": [("before", "migrate.work.outputs:remove_last")],
     "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.command:show")],
-    "one published": [("after", "migrate.stores.driver:Driver.publish")],
+    "one published": [("after", "migrate.stores.server_names:ServerNames.publish")],
     "audited": [("after", "migrate.collections.auditing:_write_report")],
     "gathered": [("after", "migrate.collections.switching:_write_into")],
     "claimed": [("after", "migrate.stores.parquet.output:ObjectOutput.claim")],
     "put": [("after", f"{_DISK}.put")],
     "listed": [("before", f"{_DISK}.remove")],
-    "noted": [("after", "migrate.stores.switching:Folders.note"), ("after", "migrate.stores.driver:Driver.note")],
+    "noted": [
+        ("after", "migrate.stores.switching:Folders.note"),
+        ("after", "migrate.stores.server_names:TradedNames.note"),
+    ],
     "moved": [
         ("after", "os:rename"),
         ("after", "migrate.stores.switching:exchange_paths"),
         ("after", "chromadb.api.models.Collection:Collection.modify"),
     ],
-    "exchanged": [("after", "migrate.stores.switching:Folders.swap"), ("after", "migrate.stores.driver:Driver.swap")],
-    "set aside": [("after", "migrate.stores.switching:Folders.drop"), ("after", "migrate.stores.driver:Driver.drop")],
+    "exchanged": [
+        ("after", "migrate.stores.switching:Folders.swap"),
+        ("after", "migrate.stores.server_names:TradedNames.swap"),
+    ],
+    "set aside": [
+        ("after", "migrate.stores.switching:Folders.drop"),
+        ("after", "migrate.stores.server_names:ServerNames.drop"),
+    ],
     "field noted": [
         ("after", "migrate.stores.added_fields:VectorFields.begin"),
         ("after", "migrate.stores.added_fields:FieldFolders.begin"),

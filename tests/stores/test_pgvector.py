@@ -126,7 +126,10 @@ def test_a_collection_of_langchain_is_a_store(langchain):
     assert (one.info.count, one.info.dim, two.info.count, two.info.dim) == (50, 3, 50, 4)
     (document,) = one.documents(np.array([one.ids(range(50)).index("one7")]))
     assert document.text == "text 7" and document.metadata["page"] == 7
-    assert [store.driver._nearest_by[2] for store in (one, two)] == ["hnsw", None]  # the index is of 3 dimensions
+    assert [store.setting and store.setting.name for store in (one, two)] == [
+        "hnsw.ef_search",
+        None,
+    ]  # the index is of 3 dimensions
     for store, name in ((one, "one"), (two, "two")):
         whole = read_all(store.scan())
         units = whole.vectors / np.linalg.norm(whole.vectors, axis=1, keepdims=True)
@@ -152,7 +155,7 @@ def test_all_columns_of_an_awkward_table_go_through(awkward):
     new, vectors, _ = written(source, f"{awkward}_new.embedding", 9)
     assert new.info.dim == 9
     assert np.array_equal(read_all(new.scan()).vectors, vectors)
-    columns = [name for name in source.driver.table.types if name != "embedding"]
+    columns = [name for name in source.rows.table.types if name != "embedding"]
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     old_rows = ask(f"SELECT {names}, embedding IS NULL FROM {awkward} ORDER BY id")
     assert len(old_rows) == COUNT
@@ -168,8 +171,8 @@ def test_all_columns_of_an_awkward_table_go_through(awkward):
 
 def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     new, _, _ = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
-    kept = {index.name: index for index in new.driver.table.indexes}
-    assert new.driver.text == "body"  # as the source was opened
+    kept = {index.name: index for index in new.rows.table.indexes}
+    assert new.rows.text == "body"  # as the source was opened
     graph, lists, lower = (kept[f"{awkward}_new_{name}"] for name in ("hnsw", "ivf", "lower"))
     assert (graph.distance, graph.options) == ("cosine", {"m": "8", "ef_construction": "33"})
     assert lists.options == {"lists": "5"}
@@ -297,7 +300,7 @@ def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     assert np.array_equal(whole.vectors, vectors[[int(doc_id) for doc_id in whole.ids]].astype(np.float32))
     new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
     assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
-    assert new.driver.table.type == "halfvec" and new.driver.table.vector_indexes[0].options == {"m": "5"}
+    assert new.rows.table.type == "halfvec" and new.rows.table.vector_indexes[0].options == {"m": "5"}
 
 
 def indexes_of(table):
