@@ -40,7 +40,7 @@ from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.base import Store
-from migrate.stores.located import ClientError
+from migrate.stores.serving import ClientError
 from migrate.vectors import Document
 
 AGAIN = 3 * ASKED_AGAIN

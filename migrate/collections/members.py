@@ -18,18 +18,18 @@ from urllib.parse import quote
 
 import numpy as np
 
+from migrate.databases.driver import Driver
+from migrate.databases.kind import DatabaseKind
+from migrate.databases.pgvector import PgvectorDriver
+from migrate.databases.pgvector_table import join_names, split_names
+from migrate.databases.server_names import TradedNames
+from migrate.databases.store import DatabaseStore
 from migrate.errors import StoreError, UsageError
 from migrate.files import allow_open_files
 from migrate.locations import hide_secrets, options_text
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
-from migrate.stores.database_kind import DatabaseKind
-from migrate.stores.driver import Driver
-from migrate.stores.pgvector import PgvectorDriver
-from migrate.stores.pgvector_table import join_names, split_names
 from migrate.stores.registry import kind_called, names_kind, stores_in
-from migrate.stores.server_names import TradedNames
 from migrate.stores.switching import BESIDE
 
 _UNPUBLISHED: Final = re.compile(r"(?s).+[-_][0-9a-f]{32}(-old)?")

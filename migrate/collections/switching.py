@@ -14,6 +14,8 @@ from pathlib import Path
 from migrate.collections.auditing import JSON
 from migrate.collections.members import Collection, Collections
 from migrate.collections.translating import new_location
+from migrate.databases.driver import Driver
+from migrate.databases.store import DatabaseStore
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_folder
 from migrate.locations import Address
@@ -21,8 +23,6 @@ from migrate.steps.switch import Switch
 from migrate.steps.switch.job import Switched, compare_stores, location_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver
 from migrate.stores.kept import sync_tree
 from migrate.stores.registry import find_exchange
 from migrate.stores.switching import Folders, moved

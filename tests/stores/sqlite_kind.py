@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page
+from migrate.databases.kind import DatabaseKind
+from migrate.databases.located import DatabaseTraits
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database_kind import DatabaseKind
-from migrate.stores.driver import DatabaseRows, DatabaseSearch, Driver, Page
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.serving import as_hits
 from migrate.vectors import Document
 
@@ -131,9 +131,6 @@ class SqliteRows(DatabaseRows):
 
 
 class SqliteSearch(DatabaseSearch):
-    def __init__(self, rows):
-        self.rows = rows
-
     def search(self, queries, k, where):
         """Exact, over all records; `where` maps metadata to values."""
         if not isinstance(where, Mapping | None):

@@ -11,6 +11,8 @@ from children import call_in_child, run_command
 from sync_tools import Hashed, record, some_records, truth
 
 import migrate
+from migrate.databases.driver import open_field
+from migrate.databases.store import DatabaseStore
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import state_folder
 from migrate.live.searcher import LiveSearcher
@@ -19,8 +21,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import open_field
 from migrate.stores.faiss.search import open_search
 from migrate.stores.parquet.kind import LocalParquetStore
 

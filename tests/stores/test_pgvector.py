@@ -192,6 +192,27 @@ def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     assert ask(f"INSERT INTO {awkward} (tenant_id) VALUES (%s) RETURNING id, n", tenant) == [(COUNT + 1, COUNT + 1)]
 
 
+def test_comment_and_parameters_go_with_a_copy_and_what_does_not_is_named(awkward):
+    with connect() as connection:
+        connection.execute(f"COMMENT ON TABLE {awkward} IS '100%% ours'")
+        connection.execute(f"COMMENT ON COLUMN {awkward}.note IS 'a note'")
+        connection.execute(f"COMMENT ON INDEX {awkward}_lower IS 'in lower case'")
+        connection.execute(f"ALTER TABLE {awkward} SET (fillfactor = 70, autovacuum_enabled = false)")
+        connection.execute(f"ALTER TABLE {awkward} REPLICA IDENTITY FULL")
+        connection.execute(f"CREATE RULE kept AS ON DELETE TO {awkward} DO INSTEAD NOTHING")
+        connection.execute(f"CREATE STATISTICS {awkward}_two ON n, note FROM {awkward}")
+    _, _, writer = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
+    for question in (
+        "SELECT obj_description(%s::regclass, 'pg_class')",
+        "SELECT col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'note'",
+        "SELECT reloptions FROM pg_class WHERE oid = %s::regclass",
+        "SELECT stxkeys::text, stxkind FROM pg_statistic_ext WHERE stxrelid = %s::regclass",
+    ):
+        assert ask(question, f"{awkward}_new") == ask(question, awkward) != [(None,)]
+    expected = f"not copied of the table: rule kept, its replica identity, the comment of index {awkward}_lower; see"
+    assert any(remark.startswith(expected) for remark in writer.remarks), writer.remarks
+
+
 def test_metadata_are_the_other_columns(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
     document = next(iter(source.documents(np.array([0]))))

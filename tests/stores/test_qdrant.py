@@ -51,7 +51,7 @@ def server(monkeypatch, tmp_path_factory):
         serving(tmp_path_factory.mktemp("shards")) as url,
         closing(qdrant_client.QdrantClient(url=url, check_compatibility=False)) as client,
     ):
-        monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
+        monkeypatch.setattr("migrate.databases.qdrant.QdrantDriver.connect", lambda driver: client)
         yield client
 
 

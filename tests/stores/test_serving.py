@@ -137,7 +137,7 @@ class TestSqliteVec:
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
-        monkeypatch.setattr("migrate.stores.sqlite_vec._WAIT_MS", 50)
+        monkeypatch.setattr("migrate.databases.sqlite_vec._WAIT_MS", 50)
         connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(e float[{DIM}])")
         connection.execute("INSERT INTO docs (rowid, e) VALUES (1, ?)", (queries()[0].tobytes(),))
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
@@ -194,7 +194,7 @@ class TestLanceDB:
             old.put_vectors(["1001"], queries(1))
 
     def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, place, monkeypatch):
-        from migrate.stores.lancedb import LanceRows
+        from migrate.databases.lancedb import LanceRows
 
         choose, writer, new = LanceRows._choose_id, open_store(place), example_vectors(200, seed=4)
 
@@ -222,7 +222,7 @@ class TestLanceDB:
             time.sleep(0.05)
 
     def test_a_table_whose_vectors_are_replaced_one_by_one_stays_in_few_files(self, place, monkeypatch):
-        monkeypatch.setattr("migrate.stores.lancedb._SCATTERED", 20)
+        monkeypatch.setattr("migrate.databases.lancedb._SCATTERED", 20)
         new, store, versions = example_vectors(COUNT, DIM, seed=3), open_store(place), []
         for row in range(50):
             assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
@@ -280,7 +280,7 @@ class TestPgvector:
     def test_the_index_is_used(self, store, table):
         from test_pgvector import ask
 
-        from migrate.stores.pgvector import connect
+        from migrate.databases.pgvector import connect
 
         def scans():
             index = "indexrelname LIKE '%%embedding%%'"

@@ -8,11 +8,11 @@ import pytest
 import sqlite_kind
 
 from migrate.cli.main import run
+from migrate.databases.driver import Page
 from migrate.embedders import load_embedder
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.driver import Page
 from migrate.stores.export import IdIndex
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document

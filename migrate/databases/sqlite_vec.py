@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, check_count, described, sync_folder
+from migrate.databases.located import DatabaseTraits
+from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
 from migrate.files import SQLITE_JOURNALS, open_file, refuse_endless_database
 from migrate.locations import Address, options_text
 from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.driver import DatabaseRows, DatabaseSearch, Driver, Page, check_count, described, sync_folder
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
@@ -40,7 +41,6 @@ from migrate.stores.records import (
     with_nested,
 )
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
-from migrate.stores.sqlite_read import read_only
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
@@ -454,8 +454,10 @@ class SqliteVecRows(DatabaseRows):
 class SqliteVecSearch(DatabaseSearch):
     """The search of a table."""
 
+    rows: SqliteVecRows
+
     def __init__(self, rows: SqliteVecRows) -> None:
-        self.rows = rows
+        super().__init__(rows)
         # False where sqlite-vec has no function for the distance
         self.has_own_index = rows.distance in _FUNCTIONS
 

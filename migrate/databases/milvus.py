@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.clients import AliasDriver, AliasNames, ClientRows
+from migrate.databases.driver import DatabaseSearch, Page, check_count, clear_folder, described, in_parts, is_lossy
+from migrate.databases.located import DatabaseTraits
 from migrate.errors import (
     AuthenticationError,
     LeadMigrateError,
@@ -29,10 +32,7 @@ from migrate.errors import (
 from migrate.locations import secrets_of
 from migrate.reading import MalformedError, expect, read_table
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
-from migrate.stores.clients import AliasDriver, AliasNames, ClientRows
-from migrate.stores.driver import DatabaseSearch, Page, check_count, clear_folder, described, in_parts, is_lossy
 from migrate.stores.kept import sync_tree
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
@@ -480,8 +480,7 @@ class MilvusRows(ClientRows):
 class MilvusSearch(DatabaseSearch):
     """The search of a field of vectors."""
 
-    def __init__(self, rows: MilvusRows) -> None:
-        self.rows = rows
+    rows: MilvusRows
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """DatabaseSearch; `where` is an expression of Milvus, or a mapping of fields to values."""

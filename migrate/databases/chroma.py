@@ -22,14 +22,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
-from migrate.files import SQLITE_JOURNALS, output_errors
-from migrate.locations import Address, options_text
-from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
-from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
-from migrate.stores.clients import ClientDriver, ClientNames, ClientRows, FolderCopy
-from migrate.stores.documents.base import LOOKED_AT, longest_first
-from migrate.stores.driver import (
+from migrate.databases.clients import ClientDriver, ClientNames, ClientRows, FolderCopy
+from migrate.databases.driver import (
     READ_AT_ONCE,
     Companions,
     DatabaseSearch,
@@ -39,8 +33,14 @@ from migrate.stores.driver import (
     described,
     in_parts,
 )
+from migrate.databases.located import DatabaseTraits
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
+from migrate.files import SQLITE_JOURNALS, output_errors
+from migrate.locations import Address, options_text
+from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
+from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
+from migrate.stores.documents.base import LOOKED_AT, longest_first
 from migrate.stores.kept import keep
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
@@ -506,8 +506,7 @@ class ChromaRows(ClientRows):
 class ChromaSearch(DatabaseSearch):
     """The search of a collection."""
 
-    def __init__(self, rows: ChromaRows) -> None:
-        self.rows = rows
+    rows: ChromaRows
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """DatabaseSearch; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""

@@ -23,6 +23,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.clients import AliasDriver, ClientRows
+from migrate.databases.driver import READ_AT_ONCE, DatabaseSearch, Page, check_count, clear_folder, described, in_parts
+from migrate.databases.located import DatabaseTraits
+from migrate.databases.sqlite_read import change_counter, read_only
 from migrate.errors import (
     AuthenticationError,
     LeadMigrateError,
@@ -35,12 +39,8 @@ from migrate.files import state_folder
 from migrate.locations import scrub
 from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
-from migrate.stores.clients import AliasDriver, ClientRows
-from migrate.stores.driver import READ_AT_ONCE, DatabaseSearch, Page, check_count, clear_folder, described, in_parts
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
-from migrate.stores.sqlite_read import change_counter, read_only
 from migrate.vectors import Document, Vectors, unit_rows
 
 _OWN: Final = "lead-migrate"
@@ -475,8 +475,7 @@ class QdrantRows(ClientRows):
 class QdrantSearch(DatabaseSearch):
     """The search of points."""
 
-    def __init__(self, rows: QdrantRows) -> None:
-        self.rows = rows
+    rows: QdrantRows
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """DatabaseSearch; `where` is a `Filter` of qdrant-client, or what makes one, `{"must": [...]}`."""

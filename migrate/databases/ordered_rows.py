@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.driver import DatabaseRows, Page, in_parts
 from migrate.errors import LeadMigrateError, LockedError, StoreError
 from migrate.files import atomic_file, open_descriptor, output_errors, require_room, sha256_json, work_folder
 from migrate.pace import with_rests
 from migrate.stores.base import StoreInfo
 from migrate.stores.documents.base import LazyIds
-from migrate.stores.driver import DatabaseRows, Page, in_parts
 from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
 from migrate.vectors import Batch, Document, Vectors
 

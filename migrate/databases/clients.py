@@ -21,13 +21,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Final
 
+from migrate.databases.driver import DatabaseRows, Driver, require_folder, sync_folder
+from migrate.databases.server_names import TradedNames
+from migrate.databases.sqlite_read import read_only
 from migrate.errors import StoreError, UsageError
 from migrate.files import copy_file, output_errors, real_path, refuse_endless_in, work_folder
 from migrate.locations import Address
-from migrate.stores.driver import DatabaseRows, Driver, require_folder, sync_folder
 from migrate.stores.kept import forget, keep
-from migrate.stores.server_names import TradedNames
-from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import not_switched
 
 

@@ -14,6 +14,10 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.driver import DatabaseRows, Driver, Page, added_field, in_parts
+from migrate.databases.fields import CollectionFields
+from migrate.databases.ordered_rows import OrderedRows
+from migrate.databases.server_names import TradedNames
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
@@ -22,15 +26,12 @@ from migrate.pace import with_rests
 from migrate.stores.added_fields import field_is_asked
 from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo
 from migrate.stores.create import flat_writer
-from migrate.stores.driver import DatabaseRows, Driver, Page, added_field, in_parts
 from migrate.stores.export import IdIndex
 from migrate.stores.kept import new_token, token_in
-from migrate.stores.located import ClientError
-from migrate.stores.ordered_rows import OrderedRows
 from migrate.stores.records import left_behind, source_documents
-from migrate.stores.server_names import TradedNames
-from migrate.stores.serving import as_hits, check_queries, check_replacements, other_there
-from migrate.stores.switching import BESIDE, Exchange, Folders, SwitchableStore
+from migrate.stores.serving import ClientError, as_hits, check_queries, check_replacements, other_there
+from migrate.stores.switching import BESIDE, Exchange, Folders
+from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -42,7 +43,7 @@ _LARGE_EXPORT: Final = 256 << 20
 """Bytes of an export of which the notes of a store tell."""
 
 
-class DatabaseStore(SwitchableStore):
+class DatabaseStore(UpdatableStore):
     """A collection that a driver reads. DatabaseRows are in the order of the ids, sorted by their bytes."""
 
     searches = True
@@ -65,6 +66,7 @@ class DatabaseStore(SwitchableStore):
             size = f"{self.ordered.export_bytes / 1e9:.1f} GB in {work_folder()}"
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
+        self.collection = driver.name
         self.opened_as = driver.opened_as
         self.without_vector = rows.without_vector
         self.is_copy = rows.is_copy
@@ -137,7 +139,10 @@ class DatabaseStore(SwitchableStore):
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server."""
         names = self.driver.server_names
-        return names.successor(ending) if names is not None and self.driver.is_server else None
+        if names is None or not self.driver.is_server:
+            return None
+        with self.driver.errors():
+            return names.successor(ending)
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of a folder with a collection of the same name."""
@@ -154,6 +159,12 @@ class DatabaseStore(SwitchableStore):
         files = {path.name for path in driver.folder.iterdir()} - {*driver.files(), *BESIDE}
         names = set() if driver.traits.copies_place else {*_names(driver)} - {driver.name}
         return sorted(files | names)
+
+    @property
+    def fields(self) -> CollectionFields | None:
+        """The fields of vectors of the records; None where the database adds none."""
+        fields = self.rows.fields
+        return None if fields is None else CollectionFields(self.ordered, fields)
 
     # What changed.
 

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from migrate.databases.driver import Driver
+from migrate.databases.server_names import ServerNames, TradedNames
+from migrate.databases.store import DatabaseStore, DatabaseWriter, is_of
 from migrate.errors import UsageError
 from migrate.files import already_exists, sha256_file
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore, DatabaseWriter, is_of
-from migrate.stores.driver import Driver
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, means_several
-from migrate.stores.server_names import ServerNames, TradedNames
 from migrate.stores.switching import Exchange, moved
 from migrate.work.writer import StoreWriter
 

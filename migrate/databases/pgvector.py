@@ -21,11 +21,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases import pgvector_table as tables
+from migrate.databases.driver import Companions, DatabaseRows, DatabaseSearch, Driver, Page, described
+from migrate.databases.located import DatabaseTraits
+from migrate.databases.pgvector_session import FILES, PATIENCE, Session, connect
+from migrate.databases.pgvector_table import STAGING, VECTORS, Table, join_names, quoted, split_names, sql
+from migrate.databases.server_names import TradedNames
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
-from migrate.stores import pgvector_table as tables
 from migrate.stores.added_fields import (
     UNFINISHED,
     AddedField,
@@ -34,13 +39,8 @@ from migrate.stores.added_fields import (
     main_fields,
 )
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
-from migrate.stores.driver import Companions, DatabaseRows, DatabaseSearch, Driver, Page, described
 from migrate.stores.kept import token_in
-from migrate.stores.located import DatabaseTraits
-from migrate.stores.pgvector_session import FILES, PATIENCE, Session, connect
-from migrate.stores.pgvector_table import STAGING, VECTORS, Table, join_names, quoted, split_names, sql
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
-from migrate.stores.server_names import TradedNames
 from migrate.stores.serving import Hits, as_fields, as_hits, other_there
 from migrate.stores.switching import RECORD_SHAPE, not_switched, read_noted
 from migrate.vectors import Document, Vectors
@@ -225,6 +225,7 @@ class PgvectorDriver(Driver):
         from psycopg.sql import SQL, Identifier
 
         table = source.table
+        # indexes are built once the rows are there, which is quicker, and for vectors of the new dimension
         self.session.ask(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, table.path))
         if table.dim is not None:
             kind = f"{table.type}({dim})"
@@ -522,8 +523,10 @@ class PgvectorRows(DatabaseRows):
 class PgvectorSearch(DatabaseSearch):
     """The search of a table."""
 
+    rows: PgvectorRows
+
     def __init__(self, rows: PgvectorRows) -> None:
-        self.rows = rows
+        super().__init__(rows)
         self._distance = rows.distance or "ip"
         self._nearest = ""
         """The distance to a query in SQL, by an expression that has an index if there is one."""
@@ -862,10 +865,10 @@ class PgvectorFields(VectorFields):
 
         drop = sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", self._rows.table.path, name)
         try:
-            with self._session.connected() as connection, connection.transaction() as transaction:
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", [PATIENCE])
-                connection.execute(drop)
-                raise Rollback(transaction)
+            with self._session.transaction():
+                self._session.wait_for_locks()
+                self._session.ask(drop)
+                raise Rollback
         except DependentObjectsStillExist as error:
             detail = "; ".join((error.diag.message_detail or str(error)).splitlines())
             raise UsageError(

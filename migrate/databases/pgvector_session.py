@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from migrate.databases.pgvector_table import quoted, sql
 from migrate.locations import secrets_of
 from migrate.manifest import MANIFEST_NAME, parse_manifest
 from migrate.stores.added_fields import REMOVED_NOTE, UNFINISHED, AddedField, note_was_removed
-from migrate.stores.pgvector_table import quoted, sql
 from migrate.stores.records import import_client
 from migrate.stores.serving import ConnectionPool
 

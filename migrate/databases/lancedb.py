@@ -20,12 +20,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import refuse_endless_in
-from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
-from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
-from migrate.stores.driver import (
+from migrate.databases.driver import (
     DatabaseRows,
     DatabaseSearch,
     Driver,
@@ -36,8 +31,13 @@ from migrate.stores.driver import (
     require_folder,
     sync_folder,
 )
+from migrate.databases.located import DatabaseTraits
+from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.files import refuse_endless_in
+from migrate.reading import MalformedError, as_table, parse_json
+from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.kept import sync_tree
-from migrate.stores.located import DatabaseTraits
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors
@@ -443,8 +443,7 @@ class LanceRows(DatabaseRows):
 class LanceSearch(DatabaseSearch):
     """The search of a table."""
 
-    def __init__(self, rows: LanceRows) -> None:
-        self.rows = rows
+    rows: LanceRows
 
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """DatabaseSearch; `where` is a condition in SQL."""

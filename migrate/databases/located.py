@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from migrate.errors import LeadMigrateError, StoreError
+from migrate.errors import LeadMigrateError
 from migrate.files import disk_errors
 from migrate.locations import Address, scrub, secrets_of
 from migrate.stores.base import KindSupport
 from migrate.stores.records import choose
-
-
-class ClientError(StoreError):
-    """An error of a client that its driver knows no more of."""
+from migrate.stores.serving import ClientError
 
 
 @dataclass(frozen=True, slots=True)

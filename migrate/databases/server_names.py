@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from migrate.databases.located import Located
 from migrate.files import atomic_file, output_errors, state_folder, write_json
 from migrate.stores.kept import token_in
-from migrate.stores.located import Located
 from migrate.stores.switching import RECORD_SHAPE, Places, read_noted
 
 _SWITCH_SHAPE: Final = {"aliases": tuple[str, str], "old": Any, "new": Any, "server": str, "record": RECORD_SHAPE}

@@ -1,16 +1,16 @@
 """The three contracts of a database: a place, the rows of one collection there, and their search.
 
-A database is one file, `migrate/stores/NAME.py`: a `Driver` (place and names), whose `open` returns `DatabaseRows`,
-whose `search` is a `DatabaseSearch`. `DatabaseKind(MyDriver)` in `registry.py` makes it a kind of stores. An ability of
-some databases alone is an object that these hand out, or None: `Driver.server_names` (collections of a server, see
+A database is one file, `migrate/databases/NAME.py`: a `Driver` (place and names), whose `open` returns `DatabaseRows`,
+whose `search` is a `DatabaseSearch`. `DatabaseKind(MyDriver)` in `KINDS` makes it a kind of stores. An ability of some
+databases alone is an object that these hand out, or None: `Driver.server_names` (collections of a server, see
 `server_names.py`) and `DatabaseRows.fields` (vectors of another model in the same records, see `added_fields.py`).
 
 `location` is `KIND:PLACE#NAME?OPTION=VALUE`, `address` its parts; nothing is opened by a constructor. Each
 object refers to the one that it came from, and never the other way: what a client holds goes with the last of them.
 Import the client inside functions, by `import_client`. Raise errors of the tool where the user can do something;
 whatever else the client raises becomes one line by `explain`, as all of this is called inside `Driver.errors()`. All
-else (order, slices, snapshots, changes, resuming, outputs, switching) is in `database.py`, and what those share whose
-clients write to folders in `clients.py`.
+else (order, slices, snapshots, changes, resuming, outputs, switching) is in `store.py`, `ordered_rows.py`, `kind.py`,
+and what those share whose clients write to folders in `clients.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.located import Located
+from migrate.databases.server_names import ServerNames
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, output_errors, write_json
 from migrate.locations import Address, options_text
@@ -32,9 +34,7 @@ from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.added_fields import AddedField, VectorFields
 from migrate.stores.base import SearchSetting, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, sync_tree
-from migrate.stores.located import Located
 from migrate.stores.records import Distance, read_metric
-from migrate.stores.server_names import ServerNames
 from migrate.stores.serving import Hits
 from migrate.vectors import Document, Vectors
 
@@ -216,6 +216,9 @@ class DatabaseSearch(ABC):
 
     has_own_index: bool = True
     """See `Store.has_own_index`."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
 
     @abstractmethod
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
