@@ -143,7 +143,7 @@ def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
     name = _driver_of(old).name
     driver = type(source.driver)(str(folder), Address(str(folder), name))
     driver.shares_folder = True
-    pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.ordered.whole_pages())
+    pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.export.whole_pages())
     with driver.errors():
         driver.refuse_write(dim, source.rows)
         driver.write_copy(name, dim, source.info, source.rows, pages)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.clients import ClientDriver, ClientNames, ClientRows, FolderCopy
+from migrate.databases.clients import ClientDriver, ClientNames, ClientRows, FolderCopy, sqlite_database
 from migrate.databases.driver import (
     READ_AT_ONCE,
     Companions,
@@ -135,9 +135,7 @@ class ChromaDriver(ClientDriver):
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
-        if not self.is_server:
-            return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
-        return sorted(collection.name for collection in self.listed())
+        return sorted(collection.name for collection in self.listed()) if self.is_server else self._on_disk().names()
 
     def listed(self) -> list[Any]:
         """Return the collections of the server, as Chroma's own objects."""
@@ -192,14 +190,12 @@ class ChromaDriver(ClientDriver):
         if self.is_server:
             collection_id = self.find(name)
             return None if collection_id is None else str(collection_id.id)
-        question, values = "SELECT id FROM collections WHERE name = ?", [name]
-        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
-            question = (
-                "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
-                "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
-            )
-            values += self.tenant.values()
-        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
+        return self._on_disk().identity(name)
+
+    def _on_disk(self) -> ChromaFolder:
+        """Return the folder as it lies on the disk."""
+        self.require_folder()
+        return ChromaFolder(self.folder, self.location, self.tenant)
 
     def find(self, name: str) -> Any:
         """Return the collection that has a name; None if there is none."""
@@ -216,67 +212,39 @@ class ChromaDriver(ClientDriver):
         journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
         return {*filter(pattern.fullmatch, names), *journals}
 
-    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
-        self.require_folder()
-        with self.database(self.folder / _DATABASE) as connection:
-            return connection.execute(question, values).fetchall()
-
     def versions(self) -> dict[str, Any]:
         """Return what Chroma counts up with each write to the collection."""
-        version = self._version_of(self.name)
+        version = self._on_disk().version(self.name)
         return {} if version is None else {self.name: version}
-
-    def _version_of(self, name: str) -> list[Any] | None:
-        collection = self.identity(name)
-        pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
-        # not the largest by SQLite, to which any blob is larger than any number
-        applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
-        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
-        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
-        metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
-        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        version = [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
-        return None if collection is None else version
 
     def is_in(self, copy: FolderCopy) -> bool:
         """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
-        version = self._version_of(self.name)
-        copied = type(self)(str(copy.folder), replace(self.address, place=str(copy.folder)))
-        if version is None or version != copied._version_of(self.name):
+        stored = self._on_disk()
+        version = stored.version(self.name)
+        if version is None or version != ChromaFolder(copy.folder, self.location, self.tenant).version(self.name):
             return False
         with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
-            self.copy_to(copy.folder, (path for path in self.stored() if path.name != _DATABASE))
+            self.copy_to(copy.folder, stored.segments(self.name))
             copy.versions[self.name] = version
-            return self._version_of(self.name) == version
+            return stored.version(self.name) == version
         return False
 
     def stored(self) -> Iterable[Path]:
         """Return the database, and the segments of the collection."""
-        question = "SELECT id FROM segments WHERE collection = ?"
-        segments = self._ask(question, self.identity(self.name))
-        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if not path.is_dir())
-        return [*files, self.folder / _DATABASE]
+        return [*self._on_disk().segments(self.name), self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return Chroma's client of a folder, which writes to it, and what ends it."""
         module = import_client("chromadb", "chroma")
         settings = module.config.Settings(anonymized_telemetry=False)
-        before = self._migrations(folder)
+        stored = ChromaFolder(folder, self.location, self.tenant)
+        before = stored.migrations()
         client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
         # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
-        if self._migrations(folder) != before:
+        if stored.migrations() != before:
             client.close()
             client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
         return client, client.close
-
-    def _migrations(self, folder: Path) -> int:
-        """Return how many changes of its tables a folder's database has been through; 0 if it is new."""
-        path = folder / _DATABASE
-        if not path.exists():
-            return 0
-        with self.database(path) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM migrations").fetchone()
-        return int(count)
 
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Write records of documents."""
@@ -357,6 +325,61 @@ class ChromaDriver(ClientDriver):
             client.get_collection(self.name, embedding_function=None)._client._modify(
                 id=new.handle.id, new_configuration={"embedding_function": function}, **self.tenant
             )
+
+
+class ChromaFolder:
+    """A folder of Chroma by its database alone, which no client opens; `location` is for messages."""
+
+    def __init__(self, folder: Path, location: str, tenant: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._location = location
+        self._tenant = tenant
+
+    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
+        with sqlite_database(self._folder / _DATABASE, self._location) as connection:
+            return connection.execute(question, values).fetchall()
+
+    def names(self) -> list[str]:
+        """Return the names of all collections, sorted."""
+        return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
+
+    def identity(self, name: str) -> str | None:
+        """Return the id of a collection; None if there is none."""
+        question = "SELECT id FROM collections WHERE name = ?"
+        values = [name]
+        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
+            question = (
+                "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
+                "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
+            )
+            values += self._tenant.values()
+        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
+
+    def version(self, name: str) -> list[Any] | None:
+        """Return what changes with each write to a collection; None if there is none."""
+        collection = self.identity(name)
+        if collection is None:
+            return None
+        pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
+        # not the largest by SQLite, to which any blob is larger than any number
+        applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
+        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
+        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
+        metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
+        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
+        return [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
+
+    def segments(self, name: str) -> list[Path]:
+        """Return the files of the segments of a collection."""
+        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(name) or "")
+        return [path for (segment,) in segments for path in (self._folder / segment).rglob("*") if not path.is_dir()]
+
+    def migrations(self) -> int:
+        """Return how many changes of its tables the database has been through; 0 if it is new."""
+        if not (self._folder / _DATABASE).exists():
+            return 0
+        ((count,),) = self._ask("SELECT count(*) FROM migrations")
+        return int(count)
 
 
 class ChromaRows(ClientRows):

@@ -148,19 +148,8 @@ class ClientDriver(Driver):
             if path.suffix not in (".sqlite", ".sqlite3"):
                 copy_file(path, target, durably=False)
                 continue
-            with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
+            with sqlite_database(path, self.location) as source, closing(sqlite3.connect(target)) as connection:
                 source.backup(connection)
-
-    @contextmanager
-    def database(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Yield a database of SQLite in the folder, to read."""
-        try:
-            with read_only(path) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.location}: SQLite cannot read {path.name} ({error}); stop what writes to it, or copy it again"
-            ) from error
 
     @property
     def turn(self) -> Any:
@@ -322,6 +311,18 @@ class AliasNames(ClientNames):
         if not {aliases.get(alias) for alias in targets} <= set(targets.values()):
             raise not_switched(self.driver.location)
         self.driver.lead(targets)
+
+
+@contextmanager
+def sqlite_database(path: Path, location: str) -> Iterator[sqlite3.Connection]:
+    """Yield a database of SQLite in the folder at a location, to read."""
+    try:
+        with read_only(path) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{location}: SQLite cannot read {path.name} ({error}); stop what writes to it, or copy it again"
+        ) from error
 
 
 def _end_copy(end: Callable[[], object], copy: Path) -> None:

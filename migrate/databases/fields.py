@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.databases.driver import DatabaseRows, driver_of_field, open_field
-from migrate.databases.ordered_rows import OrderedRows
+from migrate.databases.ordered_rows import RowExport
 from migrate.errors import StoreError, UsageError
 from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
@@ -42,32 +42,32 @@ from migrate.work.writer import StoreWriter
 class CollectionFields(StoreFields):
     """The fields of the records of a collection, by what its driver can do."""
 
-    def __init__(self, ordered: OrderedRows, fields: VectorFields) -> None:
-        self._ordered = ordered
+    def __init__(self, export: RowExport, fields: VectorFields) -> None:
+        self._export = export
         self._fields = fields
 
     def output(self, name: str, progress: Progress) -> Output:
         """Return the place of a new field."""
-        return FieldOutput(self._ordered.rows, name, progress)
+        return FieldOutput(self._export.rows, name, progress)
 
     def names(self) -> list[str]:
         """Return the names of all fields."""
-        with self._ordered.rows.driver.errors():
+        with self._export.rows.driver.errors():
             return sorted(self._fields.names())
 
     def added(self) -> Mapping[str, AddedField]:
         """Return the fields that were added."""
-        with self._ordered.rows.driver.errors():
+        with self._export.rows.driver.errors():
             return self._fields.added()
 
     def refuse_drop(self, name: str) -> None:
         """Raise UsageError if a field cannot be dropped."""
-        with self._ordered.rows.driver.errors():
+        with self._export.rows.driver.errors():
             self._fields.refuse_drop(name)
 
     def drop(self, name: str) -> None:
         """Drop a field from all records."""
-        with self._ordered.rows.driver.errors():
+        with self._export.rows.driver.errors():
             self._fields.refuse_drop(name)
             self._fields.drop(name)
 
@@ -101,13 +101,13 @@ class FieldOutput(ServerOutput):
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer that keeps the vectors for `publish`."""
-        ordered = cast("_Collection", source).ordered
-        fields = _fields_of(ordered.rows)
-        with ordered.rows.driver.errors():
+        export = cast("_Collection", source).export
+        fields = _fields_of(export.rows)
+        with export.rows.driver.errors():
             fields.refuse(self.field, dim)
-            if self.field in fields.names() and open_field(ordered.rows, self.field).dim != dim:
+            if self.field in fields.names() and open_field(export.rows, self.field).dim != dim:
                 fields.refuse_drop(self.field)
-        return FieldWriter(source, ordered, content, dim)
+        return FieldWriter(source, export, content, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how the field is opened, with the options that the old one is opened with."""
@@ -200,7 +200,7 @@ class FieldOutput(ServerOutput):
 class _Collection(Protocol):
     """A store of a collection, which is the source of all that is written into its fields."""
 
-    ordered: OrderedRows
+    export: RowExport
 
 
 def _fields_of(rows: DatabaseRows) -> VectorFields:
@@ -212,15 +212,15 @@ def _fields_of(rows: DatabaseRows) -> VectorFields:
 class FieldWriter(StoreWriter):
     """Leaves the vectors in the shards, and notes the ids that they are of."""
 
-    def __init__(self, source: Store, ordered: OrderedRows, folder: Path, dim: int) -> None:
+    def __init__(self, source: Store, export: RowExport, folder: Path, dim: int) -> None:
         self.source = source
         self.folder = folder
         self.dim = dim
-        self._ordered = ordered
+        self._export = export
 
     def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Write the ids."""
-        self._ordered.index.save(self.folder / IDS_NAME)
+        self._export.index.save(self.folder / IDS_NAME)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from migrate.databases.driver import DatabaseRows, Driver, Page, added_field, in_parts
 from migrate.databases.fields import CollectionFields
-from migrate.databases.ordered_rows import OrderedRows
+from migrate.databases.ordered_rows import OrderedRows, RowExport
 from migrate.databases.server_names import TradedNames
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
@@ -59,11 +59,12 @@ class DatabaseStore(UpdatableStore):
                     "goes on with it"
                 )
             info = replace(rows.describe(), location=location)
-            self.ordered = OrderedRows(rows, replace(info, manifest=rows.companions.manifest()))
+            self.export = RowExport(rows, replace(info, manifest=rows.companions.manifest()))
+            self._ordered = OrderedRows(self.export)
             self._search = rows.search
             self._identity = driver.identity(driver.name)
-        if self.ordered.export_bytes >= _LARGE_EXPORT:
-            size = f"{self.ordered.export_bytes / 1e9:.1f} GB in {work_folder()}"
+        if self.export.nbytes >= _LARGE_EXPORT:
+            size = f"{self.export.nbytes / 1e9:.1f} GB in {work_folder()}"
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
         self.collection = driver.name
@@ -76,18 +77,18 @@ class DatabaseStore(UpdatableStore):
     @property
     def info(self) -> StoreInfo:
         """The facts of the store, by which errors of reading name it, too."""
-        return self.ordered.info
+        return self.export.info
 
     @info.setter
     def info(self, info: StoreInfo) -> None:
-        self.ordered.info = info
+        self.export.info = info
 
     # Reading.
 
     @property
     def index(self) -> IdIndex:
         """The ids, read when they are first asked for."""
-        return self.ordered.index
+        return self.export.index
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
@@ -96,31 +97,31 @@ class DatabaseStore(UpdatableStore):
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
         stop = self.info.count if stop is None else min(stop, self.info.count)
-        return self.ordered.scan(start, stop, batch_size)
+        return self._ordered.scan(start, stop, batch_size)
 
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
-        return self.ordered.get(np.asarray(rows, np.int64))
+        return self._ordered.get(np.asarray(rows, np.int64))
 
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read the documents of some rows, or of all."""
         if not self.info.has_texts:
             raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
-        return self.ordered.documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
+        return self._ordered.documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
     def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return the documents of some ids as they are now; of those that are gone, none."""
-        return self.ordered.find_documents(list(dict.fromkeys(ids)), None)
+        return self._ordered.find_documents(list(dict.fromkeys(ids)), None)
 
     def find_vectors(self, ids: Sequence[str]) -> Batch:
         """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
-        row_of, vectors = self.ordered.find_vectors(list(dict.fromkeys(ids)), None)
+        row_of, vectors = self._ordered.find_vectors(list(dict.fromkeys(ids)), None)
         present = [doc_id for doc_id in ids if doc_id in row_of]
         return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
 
     def refresh(self) -> None:
         """Forget exported vectors that the database may have replaced without a new version."""
-        self.ordered.refresh()
+        self._ordered.refresh()
         if not self.notices_vectors:
             self._texts = None
 
@@ -164,20 +165,20 @@ class DatabaseStore(UpdatableStore):
     def fields(self) -> CollectionFields | None:
         """The fields of vectors of the records; None where the database adds none."""
         fields = self.rows.fields
-        return None if fields is None else CollectionFields(self.ordered, fields)
+        return None if fields is None else CollectionFields(self.export, fields)
 
     # What changed.
 
     def is_as_opened(self) -> bool:
         """Return whether no record came, went or changed since the store was first read."""
         with self.driver.errors():
-            return canonical_json(self.rows.version()) == canonical_json(self.ordered.opened_at)
+            return canonical_json(self.rows.version()) == canonical_json(self.export.opened_at)
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
         self.refresh()
         if not self.is_as_opened() or self.snapshot() != earlier:
-            raise self.ordered.changed()
+            raise self.export.changed()
 
     def _texts_sha256(self) -> str:
         """Read once: texts may be most of a database."""
@@ -186,11 +187,11 @@ class DatabaseStore(UpdatableStore):
         return self._texts
 
     def _versions(self) -> tuple[Any, ...]:
-        return (self.index.sha256, self.ordered.opened_at)
+        return (self.index.sha256, self.export.opened_at)
 
     def state(self) -> Any:
         """Return the version that the database had when it was opened, None where that is no sign of its vectors."""
-        return self.ordered.opened_at if self.notices_vectors else None
+        return self.export.opened_at if self.notices_vectors else None
 
     # Serving.
 
@@ -336,7 +337,7 @@ class DatabaseWriter(StoreWriter):
         self.folder = folder
         self.dim = dim
         self._driver = driver
-        self._old = source.ordered if is_of(source, type(driver)) else None
+        self._old = source.export if is_of(source, type(driver)) else None
         with driver.errors():
             driver.refuse_write(dim, None if self._old is None else self._old.rows)
 
