@@ -146,7 +146,7 @@ def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
     pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.export.whole_pages())
     with driver.errors():
         driver.refuse_write(dim, source.rows)
-        driver.write_copy(name, dim, source.info, source.rows, pages)
+        driver.write_copy(name, dim, source.rows, pages)
     if source.info.manifest is not None:
         with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
             _written(folder, _driver_of(old)).keep_manifest(source.info.manifest)

@@ -117,17 +117,12 @@ class ChromaDriver(ClientDriver):
     @property
     def server(self) -> str:
         """The location without the name, but with tenant and database."""
-        return super().server + options_text(self.named_tenant)
+        return super().server + options_text(_named_tenant(self.address))
 
     @property
     def tenant(self) -> dict[str, str]:
         """Tenant and database, as the client takes them."""
-        return {**_TENANT, **self.named_tenant}
-
-    @property
-    def named_tenant(self) -> dict[str, str]:
-        """Tenant and database as far as the location names them."""
-        return {name: value for name, value in self.address.options.items() if name in _TENANT}
+        return {**_TENANT, **_named_tenant(self.address)}
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or CHROMA_API_KEY."""
@@ -257,9 +252,7 @@ class ChromaDriver(ClientDriver):
         self._write_records(name, dim, {"hnsw": {"space": source.metric}}, {}, batches)
         return _remarks(absent, as_json)
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: ChromaRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: ChromaRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write the configuration and records of another collection."""
         batches = ((page.raw, page.vectors) for page in pages)
         self._write_records(name, dim, old.settings(), old.metadata, batches)
@@ -588,7 +581,7 @@ class ChromaNames(ClientNames):
     def successor(self, ending: str) -> str:
         """Return a location on the same server, with its tenant and database."""
         server = self.driver.location.partition("#")[0]
-        return f"{server}#{self.driver.name}-{ending}{options_text(self.driver.named_tenant)}"
+        return f"{server}#{self.driver.name}-{ending}{options_text(_named_tenant(self.driver.address))}"
 
     def token(self, name: str) -> str | None:
         """Return the token in the metadata."""
@@ -644,6 +637,11 @@ class ChromaNames(ClientNames):
                 is_free = all(collection.name != goal for collection in by_id.values())
                 holder.modify(name=goal if is_free else f"{name}{ASIDE}")
             by_id[key].modify(name=name)
+
+
+def _named_tenant(address: Address) -> dict[str, str]:
+    """Return tenant and database as far as a location names them."""
+    return {name: value for name, value in address.options.items() if name in _TENANT}
 
 
 @cache

@@ -108,7 +108,7 @@ class Driver(Located, ABC):
         """
 
     @abstractmethod
-    def write_copy(self, name: str, dim: int, source: StoreInfo, old: Any, pages: Iterator[Page]) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: Any, pages: Iterator[Page]) -> Iterable[str]:
         """Write a collection with the settings and records of `old`, the rows of another one of this database.
 
         As `write_new`; `pages` are those of `old`, whole records, with vectors of the new dimension.

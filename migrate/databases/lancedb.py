@@ -101,9 +101,7 @@ class LanceDriver(Driver):
         self._write_table(name, schema, (_rows_of_documents(page, schema) for page in pages))
         return []
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: LanceRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: LanceRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write a table of one version with the columns and indexes of another."""
         schema, remarks = old.new_schema(dim)
         table = self._write_table(name, schema, (old.new_rows(page, schema) for page in pages))
@@ -297,17 +295,8 @@ class LanceRows(DatabaseRows):
     def is_legacy(self) -> bool:
         """Return whether the files are of the format before 2.0, of which the client takes no rows by position."""
         if self._is_legacy is None:
-            self._is_legacy = self.table.count_rows() > 0 and self._takes_no_offsets()
+            self._is_legacy = self.table.count_rows() > 0 and _takes_no_offsets(self.table, self.vector)
         return self._is_legacy
-
-    def _takes_no_offsets(self) -> bool:
-        try:
-            self.table.take_offsets([0]).select([self.vector]).to_arrow()
-        except Exception as error:
-            if "v1 files" not in str(error):
-                raise
-            return True
-        return False
 
     def _with_vector(self) -> NDArray[np.int64]:
         """Return the numbers of the rows with a vector."""
@@ -572,6 +561,16 @@ def _connect(folder: Path, **options: Any) -> Any:
 
 def _tables_in(path: Path) -> list[str]:
     return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
+
+
+def _takes_no_offsets(table: Any, column: str) -> bool:
+    try:
+        table.take_offsets([0]).select([column]).to_arrow()
+    except Exception as error:
+        if "v1 files" not in str(error):
+            raise
+        return True
+    return False
 
 
 def _version_of(table: Any) -> Any:

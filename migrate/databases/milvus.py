@@ -193,9 +193,7 @@ class MilvusDriver(AliasDriver):
         batches = ((None, self._records(page)) for page in pages)
         return self._write_records(name, dim, _settings_of_documents(dim), [None], batches, [index])
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: MilvusRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: MilvusRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write schema, partitions, records and indexes of another collection."""
         settings, remarks = old.settings(dim)
         batches = map(old.new_rows, pages)

@@ -190,11 +190,9 @@ class PgvectorDriver(Driver):
         with self._new_table(split_names(name), column, source.count) as staging:
             return self._fill(staging, column, dim, source, pages)
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: PgvectorRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: PgvectorRows, pages: Iterator[Page]) -> Iterable[str]:
         """Copy a table with other vectors in one transaction."""
-        with self._new_table(split_names(name), old.table.column, source.count) as staging:
+        with self._new_table(split_names(name), old.table.column, old.info.count) as staging:
             return self._copy(staging, old, dim, pages)
 
     @contextmanager

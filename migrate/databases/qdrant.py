@@ -161,9 +161,7 @@ class QdrantDriver(AliasDriver):
         self._write_points(name, dim, settings, map(_points_of_documents, pages), {})
         return []
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: QdrantRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: QdrantRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write the settings, points and payload indexes of another collection."""
         settings, remarks = old.settings(dim)
         self._write_points(name, dim, settings, map(old.points, pages), old.payload_schema)
@@ -398,18 +396,19 @@ class QdrantRows(ClientRows):
         with self.driver.turn:
             self.driver.leave_copy()
             for names in in_parts(list(new)):
-                points = [
-                    _models().PointVectors(id=point.id, vector=self._named(new[doc_id].tolist()))
+                numbers = {
+                    point.id: new[doc_id].tolist()
                     for doc_id, point in self._retrieve(names, **read)
                     if self._vector_of(point) is not None
+                }
+                points = [
+                    _models().PointVectors(id=key, vector={self.vector: vector} if self.vector else vector)
+                    for key, vector in numbers.items()
                 ]
                 if points:
                     self.driver.client.update_vectors(self.driver.collection_name, points, wait=True)
                 count += len(points)
         return count
-
-    def _named(self, vector: list[float]) -> Any:
-        return {self.vector: vector} if self.vector else vector
 
     def points_alone(self, ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Return the points of some ids, with no more of each than says which id it is."""

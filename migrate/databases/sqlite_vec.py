@@ -187,9 +187,7 @@ class SqliteVecDriver(Driver):
             return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
         return []
 
-    def write_copy(
-        self, name: str, dim: int, source: StoreInfo, old: SqliteVecRows, pages: Iterator[Page]
-    ) -> Iterable[str]:
+    def write_copy(self, name: str, dim: int, old: SqliteVecRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write a copy of the whole database with the table made again."""
         pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
         definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)

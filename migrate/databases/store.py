@@ -356,14 +356,13 @@ class DatabaseWriter(StoreWriter):
         name = driver.name
         if names is not None and driver.is_server:
             name = names.staging(token_in(self.folder) or new_token(self.folder))
-        info = self.source.info
         with driver.errors():
             if old is not None:
                 pages = (replace(page, vectors=rows.take(at)) for page, at in old.whole_pages())
-                written = driver.write_copy(name, self.dim, info, old.rows, with_rests(pages))
+                written = driver.write_copy(name, self.dim, old.rows, with_rests(pages))
             else:
                 self.remarks = (*self.remarks, *left_behind(self.source))
-                written = driver.write_new(name, self.dim, info, with_rests(self._of_documents(rows)))
+                written = driver.write_new(name, self.dim, self.source.info, with_rests(self._of_documents(rows)))
             self.remarks = (*self.remarks, *written)
 
     def _of_documents(self, rows: Rows) -> Iterator[Page]:

@@ -63,13 +63,13 @@ class SqliteDriver(Driver):
             raise StoreError(f"{self.location}: expected a table {self.name!r}, found none; name another after the #")
         return SqliteRows(self, *facts[0])
 
-    def write_copy(self, name, dim, source, old, pages):
+    def write_copy(self, name, dim, old, pages):
         documents = (
             (Document(doc_id, text, json.loads(meta)), vector)
             for page in pages
             for (doc_id, _, text, meta), vector in zip(page.raw, page.vectors, strict=True)
         )
-        create(self.folder / NAME, name, source.metric, dim, documents)
+        create(self.folder / NAME, name, old.metric, dim, documents)
         return ()
 
     def write_new(self, name, dim, source, pages):
