@@ -191,6 +191,12 @@ def test_a_driver_knows_of_no_pace():
     assert paced == {"store", "fields", "ordered_rows"}, "a rest is in the loops over pages, which drivers do not see"
 
 
+def test_databases_are_known_to_the_core_by_the_registry_alone():
+    """Many collections are moved by a room that the core does not load either."""
+    users = {room(path) for path in MODULES if "databases" in own_rooms(path)} - {"databases"}
+    assert users == {"collections"}
+
+
 def test_every_required_package_is_used_and_every_import_is_required():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")

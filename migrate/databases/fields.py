@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -163,7 +162,13 @@ class FieldOutput(ServerOutput):
         if index is None:
             raise StoreError(f"{content / IDS_NAME}: the file is damaged; to start over, add `restart=True`")
         dim = int(shards.details(next(iter(shards)))["dim"])
-        work = _FieldWork(self.field, index, shards.all_rows(dim, len(index)), shards.all_values("sources"))
+        work = _FieldWork(
+            field=self.field,
+            index=index,
+            lookup=IdLookup(index),
+            rows=shards.all_rows(dim, len(index)),
+            sources=shards.all_values("sources"),
+        )
         with self._opened() as (rows, fields):
             is_there = self.field in fields.names()
             is_begun = self._is_of_work(fields.added().get(self.field), content)
@@ -237,6 +242,7 @@ class _FieldWork:
 
     field: str
     index: IdIndex
+    lookup: IdLookup
     rows: Rows
     sources: NDArray[np.uint64]
 
@@ -244,11 +250,7 @@ class _FieldWork:
         """Yield the rows of the records of a field as they are now, -1 for those not known, with their vectors."""
         for page in with_rests(records.pages()):
             vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), records.dim)
-            yield self._lookup.rows_of(page.ids), vectors
-
-    @cached_property
-    def _lookup(self) -> IdLookup:
-        return IdLookup(self.index)
+            yield self.lookup.rows_of(page.ids), vectors
 
     def found(self, records: DatabaseRows, fields: VectorFields) -> _FoundField:
         """Read the field as it is now."""
