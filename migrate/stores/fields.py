@@ -69,6 +69,9 @@ class NamedField:
 
     def drop(self) -> None:
         """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
+        fields = fields_of(self.store)
+        if fields is not None:
+            fields.discard_dropped()  # the column may be gone, and its folder not
         self._fields().drop(self.name)
         request = running()
         if request is not None:

@@ -34,6 +34,9 @@ class StoreFields(ABC):
     def drop(self, name: str) -> None:
         """Drop a field from all records, with what lies beside it; raises as `refuse_drop`."""
 
+    def discard_dropped(self) -> None:
+        """Remove what a killed `drop` has left."""
+
 
 @runtime_checkable
 class FieldedStore(Protocol):

@@ -88,9 +88,15 @@ class ColumnFields(StoreFields):
 
     def drop(self, name: str) -> None:
         """Drop a column from all files."""
-        _discard_dropped(self._store)
         _refuse_drop(self._store)
         _drop(self._store, name)
+
+    def discard_dropped(self) -> None:
+        """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
+        place = real_path(self._store.files.folder)
+        with output_errors(place), output_lock(place):
+            if os.path.lexists(beside := hidden_sibling(place, "dropping")):
+                shutil.rmtree(beside)
 
 
 class ColumnOutput(Output):
@@ -235,14 +241,6 @@ def _refuse_drop(store: LocalParquetStore) -> None:
         raise UsageError(f"{store.info.location}: a column is dropped from a folder; name that")
     refuse_existing(real_path(store.files.folder), force=True)
     _refuse_strangers(store, store.info.location, "move them away first")
-
-
-def _discard_dropped(store: LocalParquetStore) -> None:
-    """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
-    place = real_path(store.files.folder)
-    with output_errors(place), output_lock(place):
-        if os.path.lexists(beside := hidden_sibling(place, "dropping")):
-            shutil.rmtree(beside)
 
 
 def _drop(store: LocalParquetStore, name: str) -> None:
