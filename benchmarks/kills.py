@@ -200,7 +200,7 @@ def _serve(link: socket.socket) -> None:
     import qdrant_client
     import sqlite_vec
 
-    import migrate.stores.chroma
+    import migrate.databases.chroma
     import migrate.stores.parquet.output
 
     clients = apsw, chromadb, faiss, lancedb, milvus_lite, psycopg, pyarrow, pymilvus, qdrant_client, sqlite_vec

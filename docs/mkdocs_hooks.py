@@ -98,7 +98,7 @@ def store_reference() -> str:
         "| store | of other kinds' documents | kept exactly | not kept, or refused | memory |",
         "|---|---|---|---|---|",
     ]
-    kinds: Any = registry._BUILT_IN
+    kinds: Any = registry.built_in_kinds()
     for support, kind in {kind.support: kind for kind in kinds}.items():
         is_written = "yes" if isinstance(kind, registry.WritableKind) else "no"
         cells = (support.store, is_written, support.kept, support.not_kept, support.memory)

@@ -46,7 +46,7 @@ from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
-from migrate.stores.driver import ClientError
+from migrate.stores.serving import ClientError
 from migrate.vectors import Document, Progress, Vectors
 
 AGAIN = 3 * ASKED_AGAIN

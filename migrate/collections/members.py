@@ -18,15 +18,17 @@ from urllib.parse import quote
 
 import numpy as np
 
+from migrate.databases.driver import Driver
+from migrate.databases.kind import DatabaseKind
+from migrate.databases.pgvector import PgvectorDriver
+from migrate.databases.pgvector_table import join_names, split_names
+from migrate.databases.server_names import TradedNames
+from migrate.databases.store import DatabaseStore
 from migrate.errors import StoreError, UsageError
 from migrate.files import allow_open_files
 from migrate.locations import hide_secrets, options_text
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseKind, DatabaseStore
-from migrate.stores.driver import Driver
-from migrate.stores.pgvector import PgvectorDriver
-from migrate.stores.pgvector_table import join_names, split_names
 from migrate.stores.registry import kind_called, names_kind, stores_in
 from migrate.stores.switching import BESIDE
 
@@ -128,7 +130,7 @@ def output_beside(pattern: str) -> str | None:
     driver = _driver_of(pattern) if names_kind(pattern) else None
     if driver is None or not driver.is_server:
         return None
-    options = {name: value for name, value in driver.address.options.items() if name in driver.write_options}
+    options = {name: value for name, value in driver.address.options.items() if name in driver.traits.write_options}
     return f"{_place_of(pattern, driver)}#{driver.address.name}_new{options_text(options)}"
 
 
@@ -152,7 +154,7 @@ def _place_of(pattern: str, driver: Driver) -> str:
 def _database_locations(pattern: str) -> dict[str, str]:
     driver = _driver_of(pattern)
     with driver.errors():
-        fitting = _matching(pattern, driver.collection, driver.address.name, _names_of(driver))
+        fitting = _matching(pattern, driver.traits.collection, driver.address.name, _names_of(driver))
         aliased = _aliased(driver, fitting.values())
     place = _place_of(pattern, driver)
     locations = {}
@@ -170,7 +172,7 @@ def _names_of(driver: Driver) -> dict[str, str]:
     Of tables they have as many parts as the pattern: their schema or not. Those that a killed run left are not there.
     """
     names = [name for name in driver.names() if not (driver.is_server and _UNPUBLISHED.fullmatch(name))]
-    if driver.kind != PgvectorDriver.kind:
+    if driver.traits.kind != PgvectorDriver.traits.kind:
         return dict(zip(names, names, strict=True))
     count = len(split_names(driver.address.name))
     part_of = {1: slice(1, 2), 2: slice(0, 2), 3: slice(0, 3)}[count]
@@ -246,7 +248,8 @@ def _is_aside(store: Store) -> bool:
     """Return whether a collection of a server is the old one of a switch, which has the name of the new one now."""
     if not isinstance(store, DatabaseStore) or not store.driver.is_server:
         return False
-    return store.driver.switched_with(store.driver.name) not in (None, store.driver.name)
+    names = store.driver.server_names
+    return isinstance(names, TradedNames) and names.switched_with(names.driver.name) not in (None, names.driver.name)
 
 
 def recorded_model(store: Store) -> str | None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from migrate.collections.auditing import JSON
 from migrate.collections.members import Collection, Collections
 from migrate.collections.translating import new_location
+from migrate.databases.driver import Driver
+from migrate.databases.store import DatabaseStore
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_folder
 from migrate.locations import Address
@@ -21,8 +23,6 @@ from migrate.steps.switch import Switch
 from migrate.steps.switch.job import Switched, compare_stores, location_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver
 from migrate.stores.kept import sync_tree
 from migrate.stores.registry import find_exchange
 from migrate.stores.switching import Folders, moved
@@ -94,9 +94,9 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
     def prepare() -> None:
         for old, store in pairs:
             if store is not old or not old.info.count:  # others keep the model that they have
-                written = _written(folder, _driver_of(old)).driver
-                with written.errors():
-                    written.prepare_switch(_driver_of(old))
+                written = _written(folder, _driver_of(old))
+                with written.driver.errors():
+                    written.driver.prepare_switch(_database(old).rows, written.rows)
 
     exchange.check = check
     exchange.prepare = prepare
@@ -118,13 +118,17 @@ def _others(collections: Collections) -> list[Store]:
     place = first.location[: first.location.rindex(f"#{first.name}")]
     opened = [open_store(f"{place}#{name}", verify=True) for name in sorted(names)]
     # a copy of a whole database has them already, but for the new dimension of an empty one
-    return [store for store in opened if not (driver.copies_place and store.info.count)]
+    return [store for store in opened if not (driver.traits.copies_place and store.info.count)]
 
 
 def _driver_of(store: Store) -> Driver:
+    return _database(store).driver
+
+
+def _database(store: Store) -> DatabaseStore:
     if not isinstance(store, DatabaseStore):
         raise UsageError(f"{store.info.location}: this is no collection of a database; name one of the same kind")
-    return store.driver
+    return store
 
 
 def _written(folder: Path, like: Driver) -> DatabaseStore:
@@ -136,14 +140,13 @@ def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
     """Write a collection, with whole records, under the name of the old one beside the others of a folder."""
     if not isinstance(source, DatabaseStore) or type(source.driver) is not type(_driver_of(old)):
         raise UsageError(f"{source.info.location}: this is another kind of store than {old.info.location}")
-    like = source.driver
     name = _driver_of(old).name
-    driver = type(like)(str(folder), Address(str(folder), name))
+    driver = type(source.driver)(str(folder), Address(str(folder), name))
     driver.shares_folder = True
-    pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.whole_pages())
+    pages = (replace(page, vectors=source.get(rows).vectors) for page, rows in source.export.whole_pages())
     with driver.errors():
-        driver.refuse_write(dim, like)
-        driver.write(name, dim, source.info, like, pages)
+        driver.refuse_write(dim, source.rows)
+        driver.write_copy(name, dim, source.rows, pages)
     if source.info.manifest is not None:
         with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
             _written(folder, _driver_of(old)).keep_manifest(source.info.manifest)

@@ -17,9 +17,9 @@ from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.outputs import Output
 from migrate.stores.sources import Checksums, check_all_vectors
+from migrate.stores.updates import UpdatableStore
 from migrate.translate import batch_rows
 from migrate.vectors import Vectors
 from migrate.work.jobs import Configuration, StoreJob, Work
@@ -148,7 +148,7 @@ class PatchJob(RewriteJob):
 def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
     """Return the vectors of some rows; those of files that are near each other in one go, which leaves ids unread."""
     first, count = int(rows.min()), int(np.ptp(rows)) + 1
-    if isinstance(store, DatabaseStore) or count > 2 * len(rows):
+    if isinstance(store, UpdatableStore) or count > 2 * len(rows):
         return store.get(rows).vectors
     batch = next(iter(store.scan(first, first + count, batch_size=count)))
     near: Vectors = batch.vectors[rows - first]

@@ -22,10 +22,10 @@ from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import IndexSearch, open_search
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import find_exchange, open_store, path_in
+from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Batch, Document, Vectors
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Texts:
         self._store = store
         self._index = index
         self.turn = threading.Lock()
-        self._records = store if isinstance(store, DatabaseStore) else None
+        self._records = store if isinstance(store, UpdatableStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
         self._hashes: dict[str, tuple[bytes | None, float]] = {}
@@ -294,7 +294,7 @@ def _marker(store: Store) -> Any:
     if files is not None:
         paths = dict.fromkeys((files.index_path, *(s.path for s in files.stamps), files.folder / MANIFEST_NAME))
         return tuple(FileStamp.of(path) for path in paths if path.exists())
-    if isinstance(store, DatabaseStore):
+    if isinstance(store, UpdatableStore):
         answering = store.answering()
         if answering is None:
             return None

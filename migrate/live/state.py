@@ -22,9 +22,9 @@ from migrate.embedders.own_database import OwnDatabase
 from migrate.files import real_path, state_folder
 from migrate.locations import hide_secrets
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import path_in
+from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Vectors
 
 KEPT_QUERIES: Final = 20_000
@@ -93,8 +93,8 @@ def state_path(store: Store) -> Path:
     folder = real_path(folder)
     if files is not None:
         table = files.added_column or ""
-    elif isinstance(store, DatabaseStore):
-        table = store.driver.name
+    elif isinstance(store, UpdatableStore):
+        table = store.collection
     else:
         table = (store.opened_as or "").partition("?")[0]
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"

@@ -14,8 +14,8 @@ import numpy as np
 from migrate.errors import UsageError
 from migrate.live.state import LiveState, text_hash
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.file_store import as_files
+from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Document, Vectors
 
 
@@ -32,14 +32,14 @@ class VectorWriter:
         They are in the cache already. First the store has them, then the state: a kill in between costs nothing.
         """
         hashes = {document.id: text_hash(document.text) for document in documents}
-        if not isinstance(store, DatabaseStore):
+        if not isinstance(store, UpdatableStore):
             self.state.mark_true(hashes)
             return len(hashes)
         ids = self.replace(store, hashes, vectors)
         self.state.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
         return len(ids)
 
-    def replace(self, store: DatabaseStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
+    def replace(self, store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
         """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
         is_own = self._written_to is not None and self._written_to() is store
         if store.is_copy and not is_own and not store.is_as_opened():
@@ -55,7 +55,7 @@ class VectorWriter:
 
 def require_served(store: Store) -> None:
     """Make sure that true vectors of a store have a place: UsageError if it is neither in files nor in a database."""
-    if as_files(store) is None and not isinstance(store, DatabaseStore):
+    if as_files(store) is None and not isinstance(store, UpdatableStore):
         raise UsageError(
             f"{store.info.location}: stores of the kind {store.info.kind} cannot be completed while they serve; use "
             "two-stage search and `backfill`"

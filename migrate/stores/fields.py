@@ -1,181 +1,39 @@
-"""VectorFields of vectors that are added to the records of a collection, in place, and dropped.
-
-The new vectors wait in the shards of the work folder until all are made and the store is known to be unchanged. Then
-they are written into the field, batch by batch. Whatever is there already is not written again, so that a run which was
-killed goes on. Programs go on writing to the records meanwhile: what they change is counted, and told.
-"""
+"""Fields of vectors in the records of a store, as commands name them."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
-from migrate.files import already_exists, sha256_file, state_folder
 from migrate.locations import Address, options_text
-from migrate.manifest import StoreFacts, find_manifest, read_manifest
-from migrate.pace import with_rests
 from migrate.requests import running
-from migrate.stores.added_fields import AddedField, VectorFields, fields_beside, refuse_name, taken
+from migrate.stores.added_fields import fields_beside
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
-from migrate.stores.driver import Driver
-from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
-from migrate.stores.file_store import Sha256
-from migrate.stores.outputs import Output, ServerOutput
-from migrate.stores.parquet.columns import ColumnOutput, discard_dropped, drop_column, refuse_drop_column
+from migrate.stores.outputs import Output
+from migrate.stores.parquet.columns import ColumnFields
 from migrate.stores.parquet.kind import LocalParquetStore
-from migrate.stores.registry import open_store
-from migrate.stores.sources import vector_checksums
-from migrate.vectors import Progress, Vectors, no_progress
-from migrate.work.outputs import RunState
-from migrate.work.rows import Rows
-from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.stores.registry import kind_in_words, open_store
+from migrate.stores.store_fields import FieldedStore, StoreFields
+from migrate.vectors import Progress
 
 
-class FieldOutput(ServerOutput):
-    """A field of a collection that is read, for other vectors of the same records."""
-
-    def __init__(self, store: DatabaseStore, field: str, progress: Progress) -> None:
-        old = store.driver
-        self._class, self._old, self._old_vector = type(old), old.of_field(old.vector).address, old.vector
-        self.field, self.progress = field, progress
-        self.remarks = tuple[str, ...]()
-        options = {**store.driver.address.options, "vector": field}
-        super().__init__(f"{old.server}#{old.records_name}{options_text(options)}", f"{old.records_name}-{field}")
-        identity = f"{old.kind}:{old.whole_place}#{old.records_name}?vector={field}"
-        self.digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "progress": no_progress}  # which a process of its own does not report
-
-    @contextmanager
-    def _opened(self) -> Iterator[tuple[Driver, VectorFields]]:
-        """Yield a driver of the old field, opened now, and the fields of its collection."""
-        driver = self._class(self.location, self._old)
-        with driver.errors():
-            driver.open()
-            yield driver, _fields_of(driver)
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer that keeps the vectors for `publish`."""
-        store = cast("DatabaseStore", source)
-        fields = _fields_of(store.driver)
-        with store.driver.errors():
-            fields.refuse(self.field, dim)
-            if self.field in fields.names() and _dim_of(store.driver, self.field) != dim:
-                fields.refuse_drop(self.field)
-        return FieldWriter(store, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return how the field is opened, with the options that the old one is opened with."""
-        options = Address.parse(f"#{source.opened_as or ''}").options
-        name = Address.parse(self.location).name
-        index = name + options_text({**options, "vector": self.field})
-        return StoreFacts(index=index, added_beside=self._old_vector).as_details()
-
-    def caution(self, dim: int) -> str | None:
-        """Return what programs must do before the field is there."""
-        with self._opened() as (_, fields):
-            return fields.caution(dim)
-
-    def begun_with(self, command: str) -> Mapping[str, Any] | None:
-        """Return the configuration of an earlier run that has made all vectors, and has only to write them."""
-        state = RunState.read(self.path)
-        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
-        return state.configuration if state is not None and is_made else None
-
-    def refuse_existing(self, *, force: bool) -> None:
-        """Make sure that the field can be added, or is one that this tool added and may replace."""
-        refuse_name(self.location, self.field)
-        with self._opened() as (_, fields):
-            added = fields.added().get(self.field)
-            is_there = self.field in fields.names()
-            if is_there and added is None:
-                raise taken(self.location, self.field)
-            if added is not None and added.is_complete and not force:
-                raise already_exists(self.location)
-            if is_there and not force and not self._is_of_work(added, self.work_path / "content"):
-                raise self._not_ours()
-            fields.refuse(self.field, None)
-
-    def is_published(self, content: Path) -> bool:
-        """Return whether the field holds the vectors of this work, or of any if `content` is gone."""
-        with self._opened() as (_, fields):
-            added = fields.added().get(self.field)
-        if added is None or not added.is_complete:
-            return False
-        return not content.is_dir() or self._is_of_work(added, content)
-
-    def _is_of_work(self, added: AddedField | None, content: Path) -> bool:
-        """Return whether a field is the one that the files in `content` belong to."""
-        return added is not None and added.manifest == find_manifest(content, "store")
-
-    def publish(self, content: Path, *, force: bool) -> None:
-        """Write the vectors into the field, and what lies beside it last; goes on where a killed call was.
-
-        A field of the same dimension is written over in place, as programs may be asking it.
-        """
-        index = IdIndex.load(content / IDS_NAME)
-        shards = ShardFolder(content.parent / "shards")
-        if index is None:
-            raise StoreError(f"{content / IDS_NAME}: the file is damaged; to start over, add `restart=True`")
-        dim = int(shards.details(next(iter(shards)))["dim"])
-        work = _FieldWork(self.field, index, shards.all_rows(dim, len(index)), shards.all_values("sources"))
-        with self._opened() as (driver, fields):
-            is_there = self.field in fields.names()
-            is_begun = self._is_of_work(fields.added().get(self.field), content)
-            if is_there and not is_begun and not force:
-                raise self._not_ours()
-            if is_there and _dim_of(driver, self.field) != dim:
-                fields.drop(self.field)
-        with self._opened() as (driver, fields):
-            if not is_begun:
-                fields.begin(self.field, read_manifest(content, "store"))
-            is_written = np.zeros(len(index), bool)
-            if self.field in fields.names():
-                found = work.found(driver, fields)
-                is_written = found.is_written
-                if found.has_others and not force:
-                    raise self._not_ours()
-            batches = work.batches(~is_written, driver.at_once, self._report)
-            remarks = [*fields.write(self.field, dim, with_rests(batches))]
-        with self._opened() as (driver, fields):
-            remarks += work.check(driver, work.found(driver, fields).is_written, self.location)
-            fields.keep(self.field, content)
-        self.remarks = tuple(remarks)
-
-    def _report(self, done: int, total: int) -> None:
-        self.progress("write", done, total)
-
-    def _not_ours(self) -> UsageError:
-        return UsageError(
-            f"{self.location}: there is a {self.field!r} already, of a run whose work folder is gone, or made by "
-            "somebody else since; choose another name, or add `force=True` to replace it"
-        )
+def fields_of(store: Store) -> StoreFields | None:
+    """Return the fields of the records of a store; None where its kind adds none."""
+    if isinstance(store, LocalParquetStore):
+        return ColumnFields(store)
+    return store.fields if isinstance(store, FieldedStore) else None
 
 
 def field_of(store: Store, field: str, progress: Progress) -> Output:
     """Return the output of a new field of a store; raises UsageError if its kind can have none."""
-    if isinstance(store, LocalParquetStore):
-        return ColumnOutput(store, field)
-    if not isinstance(store, DatabaseStore) or store.driver.fields is None:
-        kind = store.driver.support.store if isinstance(store, DatabaseStore) else f"kind {store.info.kind}"
+    fields = fields_of(store)
+    if fields is None:
         raise UsageError(
-            f"{store.info.location}: a store of {kind} gets no second field of vectors; translate to a new store "
-            "(-o) instead"
+            f"{store.info.location}: a store of {kind_in_words(store.info.kind)} gets no second field of vectors; "
+            "translate to a new store (-o) instead"
         )
-    return FieldOutput(store, field, progress)
+    return fields.output(field, progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,149 +56,35 @@ class NamedField:
         except StoreError:  # a field that is being written, or gone, is opened by another of the records
             with suppress(LeadMigrateError):
                 field = cls(location, name, open_store(location.rpartition("?")[0] + options_text(options)))
-                if field._names_and_added()[0]:
+                if fields_of(field.store) is not None:
                     return field
             raise
         field = cls(location, name, store)
-        return field if field._names_and_added()[1] else None
+        fields = fields_of(store)
+        return field if fields is not None and fields.added() else None
 
     def refuse_drop(self) -> None:
         """Raise UsageError if the field cannot be dropped: it was not added, nor was another added beside it."""
-        names, added = self._names_and_added()
-        if self.name not in names:
-            raise UsageError(f"{self.location}: there is no such field, or none any more; there are {', '.join(names)}")
-        if self.name not in fields_beside(added):
-            raise UsageError(
-                f"{self.location}: the field was not added by `translate --into`, nor was another added beside it; "
-                "drop it in the database yourself"
-            )
-        if isinstance(self.store, LocalParquetStore):
-            refuse_drop_column(self.store)
-        elif isinstance(self.store, DatabaseStore):
-            with self.store.driver.errors():
-                _fields_of(self.store.driver).refuse_drop(self.name)
+        self._fields().refuse_drop(self.name)
 
     def drop(self) -> None:
         """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
-        if isinstance(self.store, LocalParquetStore):
-            discard_dropped(self.store)
-        self.refuse_drop()
-        if isinstance(self.store, LocalParquetStore):
-            drop_column(self.store, self.name)
-        elif isinstance(self.store, DatabaseStore):
-            with self.store.driver.errors():
-                _fields_of(self.store.driver).drop(self.name)
+        fields = fields_of(self.store)
+        if fields is not None:
+            fields.discard_dropped()  # the column may be gone, and its folder not
+        self._fields().drop(self.name)
         request = running()
         if request is not None:
             request.has_made(self.location)
 
-    def _names_and_added(self) -> tuple[list[str], Mapping[str, AddedField]]:
-        """Return the names of all fields of the records, and those that were added."""
-        if isinstance(self.store, LocalParquetStore):
-            return list(self.store.schemas[0].names), self.store.added
-        if not isinstance(self.store, DatabaseStore) or self.store.driver.fields is None:
-            return [], {}
-        with self.store.driver.errors():
-            fields = _fields_of(self.store.driver)
-            return sorted(fields.names()), fields.added()
-
-
-def _fields_of(driver: Driver) -> VectorFields:
-    if driver.fields is None:
-        raise ValueError(f"{driver.kind} adds no fields")
-    return driver.fields
-
-
-def _dim_of(driver: Driver, name: str) -> int:
-    """Return the dimension of another field of the records of a driver."""
-    field = driver.of_field(name)
-    field.open()
-    return field.dim
-
-
-class FieldWriter(StoreWriter):
-    """Leaves the vectors in the shards, and notes the ids that they are of."""
-
-    def __init__(self, source: DatabaseStore, folder: Path, dim: int) -> None:
-        self.source, self.folder, self.dim = source, folder, dim
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the ids."""
-        self.source.index.save(self.folder / IDS_NAME)
-
-
-@dataclass(frozen=True, eq=False)
-class _FoundField:
-    """A field as it was read: whether it has the new vector of each record, (n,), and whether it has any others."""
-
-    is_written: NDArray[np.bool_]
-    has_others: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _FieldWork:
-    """The new vectors of records, `rows`, with the ids and the checksums of the old vectors, `sources`, (n,)."""
-
-    field: str
-    index: IdIndex
-    rows: Rows
-    sources: NDArray[np.uint64]
-
-    def _pages(self, driver: Driver) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-        """Yield the rows of the records of a field as they are now, -1 for those not known, with their vectors."""
-        for page in with_rests(driver.pages()):
-            vectors = np.asarray(page.vectors, np.float32).reshape(len(page.ids), driver.dim)
-            yield self._lookup.rows_of(page.ids), vectors
-
-    @cached_property
-    def _lookup(self) -> IdLookup:
-        return IdLookup(self.index)
-
-    def found(self, driver: Driver, fields: VectorFields) -> _FoundField:
-        """Read the field as it is now."""
-        is_written = np.zeros(len(self.index), bool)
-        field = driver.of_field(self.field)
-        field.open()
-        if field.dim != self.rows.dim:
-            return _FoundField(is_written, has_others=True)
-        others = False
-        for rows, vectors in self._pages(field):
-            is_known = rows >= 0
-            expected = fields.as_kept(self.rows.take(rows[is_known]))
-            is_new = np.abs(expected - vectors[is_known]).max(axis=1) <= fields.rounding
-            is_written[rows[is_known][is_new]] = True
-            others |= not (is_new | ~vectors[is_known].any(axis=1)).all()
-        return _FoundField(is_written, has_others=others)
-
-    def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
-        """Yield the ids and vectors of the records that are to be written."""
-        done, total, remaining = int((~selected).sum()), len(selected), np.flatnonzero(selected)
-        while len(remaining):
-            rows, remaining = np.split(remaining, [at_once])
-            report(done, total)
-            yield self.index.ids(rows), self.rows.take(rows)
-            done += len(rows)
-        report(done, total)
-
-    def check(self, driver: Driver, is_written: NDArray[np.bool_], location: str) -> list[str]:
-        """Make sure that every record that is still there has its vector; `driver` is of the old field, opened now.
-
-        Returns a remark on what has become of the records since the new vectors were made; none if nothing has.
-        """
-        added = changed = 0
-        is_there = np.zeros(len(self.index), bool)
-        for rows, vectors in self._pages(driver):
-            is_known = rows >= 0
-            added += int((~is_known).sum())
-            changed += int((vector_checksums(vectors[is_known]) != self.sources[rows[is_known]]).sum())
-            is_there[rows[is_known]] = True
-        if lacking := int((is_there & ~is_written).sum()):
-            raise StoreError(
-                f"{location}: {lacking:,} vectors are not what was written; stop what else writes to the field, and "
-                "run again: the same command continues"
+    def _fields(self) -> StoreFields:
+        fields = fields_of(self.store)
+        names = [] if fields is None else fields.names()
+        if fields is None or self.name not in names:
+            raise UsageError(f"{self.location}: there is no such field, or none any more; there are {', '.join(names)}")
+        if self.name not in fields_beside(fields.added()):
+            raise UsageError(
+                f"{self.location}: the field was not added by `translate --into`, nor was another added beside it; "
+                "drop it in the database yourself"
             )
-        deleted = int((~is_there).sum())
-        if not added + changed + deleted:
-            return []
-        counts = f"{added:,} documents were added, {changed:,} changed and {deleted:,} deleted"
-        return [f"while the field was written, {counts}: run `translate --into` again, with --force and --any-store"]
+        return fields

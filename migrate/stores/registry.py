@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
@@ -20,20 +22,13 @@ from migrate.manifest import artefact_kind, find_manifest
 from migrate.plugins import installed, load_plugin
 from migrate.removed import removal
 from migrate.stores.arrays import ArraysKind
-from migrate.stores.base import Store
+from migrate.stores.base import KindSupport, Store
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.chroma import ChromaDriver
-from migrate.stores.database import DatabaseKind
 from migrate.stores.faiss.store import FaissKind
-from migrate.stores.lancedb import LanceDriver
 from migrate.stores.llamaindex import LlamaIndexSimpleKind
-from migrate.stores.milvus import MilvusDriver
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
-from migrate.stores.pgvector import PgvectorDriver
-from migrate.stores.qdrant import QdrantDriver
 from migrate.stores.records import means_several
-from migrate.stores.sqlite_vec import SqliteVecDriver
 from migrate.stores.switching import Exchange, Folders
 
 ENTRY_POINTS: Final = "lead_migrate.stores"
@@ -68,21 +63,31 @@ class WritableKind(StoreKind, Protocol):
         """Return the place of `location`, which comes after the colon; nothing is asked of a server yet."""
 
 
+@runtime_checkable
+class CollectionKind(WritableKind, Protocol):
+    """A kind of which one place has several stores, by name: a database."""
+
+    @property
+    def support(self) -> KindSupport:
+        """Its abilities in words."""
+
+    def names(self, path: Path) -> Sequence[str]:
+        """Return the names of the stores at a path that the kind recognises."""
+
+    def find_exchange(self, location: str) -> Exchange | None:
+        """Return the switch that is recorded of a name on a server, which nothing may answer to."""
+
+
 _FAISS: Final = FaissKind()
-_BUILT_IN: Final[tuple[StoreKind, ...]] = (
-    _FAISS,
-    ParquetKind(),
-    ArraysKind(),
-    LlamaIndexSimpleKind(),
-    DatabaseKind(ChromaDriver),
-    DatabaseKind(ChromaDriver, "chroma+http"),
-    DatabaseKind(ChromaDriver, "chroma+https"),
-    DatabaseKind(QdrantDriver),
-    DatabaseKind(LanceDriver),
-    DatabaseKind(MilvusDriver),
-    DatabaseKind(PgvectorDriver),
-    DatabaseKind(SqliteVecDriver),
-)
+_DATABASES: Final = "migrate.databases"
+"""The room of the databases, loaded by this name alone; `KINDS` are its kinds."""
+
+
+@cache
+def built_in_kinds() -> tuple[StoreKind, ...]:
+    """Return the kinds of this package, in the order in which they are asked whether a path is theirs."""
+    databases: tuple[StoreKind, ...] = import_module(_DATABASES).KINDS
+    return (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), *databases)
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
@@ -111,8 +116,8 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
 
 def stores_in(path: Path) -> list[str]:
     """Return the locations of several stores: tables or collections at a path, else files and folders in it."""
-    for kind in _BUILT_IN:
-        if isinstance(kind, DatabaseKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
+    for kind in built_in_kinds():
+        if isinstance(kind, CollectionKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
             return [f"{kind.name}:{path}#{name}" for name in names]
     with read_errors(path):
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -124,7 +129,7 @@ def stores_in(path: Path) -> list[str]:
 
 def kind_names() -> list[str]:
     """Return the names of the kinds that are installed, built-in ones first."""
-    return [kind.name for kind in _BUILT_IN] + [entry.name for entry in _installed()]
+    return [kind.name for kind in built_in_kinds()] + [entry.name for entry in _installed()]
 
 
 def names_kind(location: str) -> bool:
@@ -184,11 +189,11 @@ def find_exchange(location: str) -> Exchange | None:
     if (exchange := Folders.exchange_at(location)) is not None:
         return exchange
     if is_place:
-        kind = next((kind for kind in _BUILT_IN if kind.recognises(Path(location))), None)
-        return kind.find_exchange(location) if isinstance(kind, DatabaseKind) else None
+        kind = next((kind for kind in built_in_kinds() if kind.recognises(Path(location))), None)
+        return kind.find_exchange(location) if isinstance(kind, CollectionKind) else None
     scheme = _SCHEME.fullmatch(location)
     named = None if scheme is None else kind_called(scheme[1])
-    return named.find_exchange(scheme[2]) if scheme and isinstance(named, DatabaseKind) else None
+    return named.find_exchange(scheme[2]) if scheme and isinstance(named, CollectionKind) else None
 
 
 def _open(location: str) -> Store:
@@ -204,7 +209,7 @@ def _open(location: str) -> Store:
     if not exists and "*" in path.name and _is_place(path.parent):
         raise means_several(location)
     _refuse_written_as_one(path)
-    kinds = (*_BUILT_IN, *map(_load, _installed())) if exists and not _recognised(path) else _BUILT_IN
+    kinds = (*built_in_kinds(), *map(_load, _installed())) if exists and not _recognised(path) else built_in_kinds()
     root = path if exists else Path(Address.parse(location).place)  # what stands behind a # comes with any kind
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
@@ -233,7 +238,7 @@ def _scheme_of(location: str) -> re.Match[str] | None:
 
 def _recognised(path: Path) -> bool:
     """Return whether a built-in kind recognises the path, so that no other package need be loaded."""
-    return any(kind.recognises(path) for kind in _BUILT_IN)
+    return any(kind.recognises(path) for kind in built_in_kinds())
 
 
 def _is_place(path: Path) -> bool:
@@ -245,7 +250,7 @@ def _is_place(path: Path) -> bool:
 
 def kind_called(name: str) -> StoreKind:
     """Return the kind of a name, built-in or installed; UsageError where there is none."""
-    for kind in _BUILT_IN:
+    for kind in built_in_kinds():
         if kind.name == name:
             return kind
     for entry in _installed():
@@ -256,9 +261,15 @@ def kind_called(name: str) -> StoreKind:
     raise UsageError(f"no store kind called {name!r} is installed; known kinds are {', '.join(kind_names())}{hint}")
 
 
+def kind_in_words(name: str) -> str:
+    """Return what a kind of stores is called in sentences."""
+    kind = kind_called(name)
+    return kind.support.store if isinstance(kind, CollectionKind) else f"kind {name}"
+
+
 def _installed() -> list[EntryPoint]:
     """Return kinds of other packages by name; they cannot take the place of built-in ones."""
-    built_in = {kind.name for kind in _BUILT_IN}
+    built_in = {kind.name for kind in built_in_kinds()}
     return [entry for name, entry in installed(ENTRY_POINTS).items() if name not in built_in]
 
 

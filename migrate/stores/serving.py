@@ -15,6 +15,10 @@ from migrate.stores.base import StoreInfo
 from migrate.vectors import Vectors, as_vectors, check_vectors, unit_rows
 
 
+class ClientError(StoreError):
+    """An error of a client that its driver knows no more of."""
+
+
 def is_cosine(info: StoreInfo) -> bool:
     """Return whether the store compares by cosine, whatever the length of its vectors."""
     return str(info.details.get("distance", "")).lower() == "cosine"

@@ -20,7 +20,7 @@ def server(corpus, monkeypatch):
     from qdrant_client import models
 
     client = qdrant_client.QdrantClient(":memory:")
-    monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
+    monkeypatch.setattr("migrate.databases.qdrant.QdrantDriver.connect", lambda driver: client)
     rng = np.random.default_rng(0)
     vectors = unit_rows(rng.normal(size=(len(corpus.documents), 32)).astype(np.float32))
     vector_of = {document.id: vector for document, vector in zip(corpus.documents, vectors, strict=True)}

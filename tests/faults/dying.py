@@ -22,25 +22,34 @@ MOMENTS = {
     "published": [("before", "migrate.work.outputs:_tidy_shards")],
     "ended": [("before", "migrate.work.outputs:remove_last")],
     "told": [("before", "migrate.cli.translate:show"), ("before", "migrate.lab.embed.action:show")],
-    "one published": [("after", "migrate.stores.driver:Driver.publish")],
+    "one published": [("after", "migrate.databases.server_names:ServerNames.publish")],
     "audited": [("after", "migrate.collections.auditing:_write_report")],
     "gathered": [("after", "migrate.collections.switching:_write_into")],
     "claimed": [("after", "migrate.stores.parquet.output:ObjectOutput.claim")],
     "put": [("after", f"{_DISK}.put")],
     "listed": [("before", f"{_DISK}.remove")],
-    "noted": [("after", "migrate.stores.switching:Folders.note"), ("after", "migrate.stores.driver:Driver.note")],
+    "noted": [
+        ("after", "migrate.stores.switching:Folders.note"),
+        ("after", "migrate.databases.server_names:TradedNames.note"),
+    ],
     "moved": [
         ("after", "os:rename"),
         ("after", "migrate.stores.switching:exchange_paths"),
         ("after", "chromadb.api.models.Collection:Collection.modify"),
     ],
-    "exchanged": [("after", "migrate.stores.switching:Folders.swap"), ("after", "migrate.stores.driver:Driver.swap")],
-    "set aside": [("after", "migrate.stores.switching:Folders.drop"), ("after", "migrate.stores.driver:Driver.drop")],
+    "exchanged": [
+        ("after", "migrate.stores.switching:Folders.swap"),
+        ("after", "migrate.databases.server_names:TradedNames.swap"),
+    ],
+    "set aside": [
+        ("after", "migrate.stores.switching:Folders.drop"),
+        ("after", "migrate.databases.server_names:ServerNames.drop"),
+    ],
     "field noted": [
         ("after", "migrate.stores.added_fields:VectorFields.begin"),
         ("after", "migrate.stores.added_fields:FieldFolders.begin"),
     ],
-    "batch written": [("before", "migrate.stores.fields:FieldOutput._report")],
+    "batch written": [("before", "migrate.databases.fields:FieldOutput._report")],
     "field kept": [
         ("after", "migrate.stores.added_fields:VectorFields.keep"),
         ("after", "migrate.stores.added_fields:FieldFolders.keep"),
@@ -89,6 +98,7 @@ def _interrupt():
 
 
 def _end(calls, number, end, replace):
+    import migrate.databases
     import migrate.stores.registry  # noqa: F401 - with all subclasses
 
     numbers = count(1)

@@ -30,7 +30,7 @@ def kind_of(monkeypatch, tmp_path):
                 import qdrant_client
 
                 client = qdrant_client.QdrantClient(":memory:")
-                monkeypatch.setattr("migrate.stores.qdrant.QdrantDriver.connect", lambda driver: client)
+                monkeypatch.setattr("migrate.databases.qdrant.QdrantDriver.connect", lambda driver: client)
                 return maker(client, "qdrant:http://db.example:6333")
             if name == "MilvusServer":
                 from milvus_server import client_of, serving

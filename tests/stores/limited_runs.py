@@ -12,16 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import migrate.cli.fit
-import migrate.cli.inspect
-import migrate.steps.fit.job
-import migrate.stores.chroma
-import migrate.stores.faiss.store
-import migrate.stores.lancedb
-import migrate.stores.parquet.kind
-import migrate.stores.pgvector
-import migrate.stores.qdrant
-import migrate.stores.sqlite_vec  # noqa: F401
 from migrate.cli.main import run
 
 # All that commands import is imported above, once rather than in each process.

@@ -1,4 +1,4 @@
-"""A database of another package: `sqlite:FILE#TABLE`, which is one driver."""
+"""A database of another package: `sqlite:FILE#TABLE`, which is one file."""
 
 import json
 import sqlite3
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page
+from migrate.databases.kind import DatabaseKind
+from migrate.databases.located import DatabaseTraits
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.database import DatabaseKind
-from migrate.stores.driver import Driver, Page
 from migrate.stores.serving import as_hits
 from migrate.vectors import Document
 
@@ -30,9 +31,9 @@ def create(file, table, metric, dim, records):
 
 
 class SqliteDriver(Driver):
-    kind = "sqlite"
-    support = KindSupport("SQLite", ("sqlite:FILE#TABLE",), "", "everything", "")
-    has_servers = False
+    traits = DatabaseTraits(
+        "sqlite", KindSupport("SQLite", ("sqlite:FILE#TABLE",), "", "everything", ""), has_servers=False
+    )
 
     @classmethod
     def recognises(cls, path):
@@ -60,22 +61,47 @@ class SqliteDriver(Driver):
         facts = self.ask("SELECT metric, dim FROM tables WHERE name = ?", [self.name])
         if not facts:
             raise StoreError(f"{self.location}: expected a table {self.name!r}, found none; name another after the #")
-        self.metric, self.dim = facts[0]
+        return SqliteRows(self, *facts[0])
+
+    def write_copy(self, name, dim, old, pages):
+        documents = (
+            (Document(doc_id, text, json.loads(meta)), vector)
+            for page in pages
+            for (doc_id, _, text, meta), vector in zip(page.raw, page.vectors, strict=True)
+        )
+        create(self.folder / NAME, name, old.metric, dim, documents)
+        return ()
+
+    def write_new(self, name, dim, source, pages):
+        documents = (pair for page in pages for pair in zip(page.documents, page.vectors, strict=True))
+        create(self.folder / NAME, name, source.metric, dim, documents)
+        return ()
+
+    def ask(self, question, values=()):
+        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
+            return connection.execute(question, values).fetchall()
+
+
+class SqliteRows(DatabaseRows):
+    def __init__(self, driver, metric, dim):
+        super().__init__(driver)
+        self.metric = metric
+        self.dim = dim
 
     def describe(self):
-        ((count,),) = self.ask(f'SELECT count(*) FROM "{self.name}"')
-        return StoreInfo(self.location, self.kind, "blobs", count, self.dim, self.metric, True, True)
+        ((count,),) = self.driver.ask(f'SELECT count(*) FROM "{self.name}"')
+        return StoreInfo(self.location, "sqlite", "blobs", count, self.dim, self.metric, True, True)
 
     @property
     def key(self):
-        return f"{self.file}#{self.name}"
+        return f"{self.driver.file}#{self.name}"
 
-    def version(self):
-        status = self.file.stat()
+    def version(self, *, of_pages=False):
+        status = self.driver.file.stat()
         return [status.st_size, status.st_mtime_ns, status.st_ino]
 
     def pages(self, *, vectors=True, records=False):
-        rows = self.ask(f'SELECT * FROM "{self.name}" ORDER BY text')
+        rows = self.driver.ask(f'SELECT * FROM "{self.name}" ORDER BY text')
         for first in range(0, len(rows), 50):
             part = rows[first : first + 50]
             yield Page([row[0] for row in part], self.as_matrix(row[1] for row in part), part)
@@ -87,44 +113,38 @@ class SqliteDriver(Driver):
         rows = list(self.find(ids))
         return Page([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
 
-    def search(self, queries, k, where):
-        """Exact, over all records; `where` maps metadata to values."""
-        if not isinstance(where, Mapping | None):
-            raise UsageError(f"{self.location}: the filter is no mapping")
-        rows = self.ask(f'SELECT * FROM "{self.name}"')
-        rows = [row for row in rows if json.loads(row[3]).items() >= dict(where or {}).items()]
-        vectors = self.as_matrix(row[1] for row in rows)
-        hits = []
-        for query in queries:
-            scores = vectors @ query if self.metric == "ip" else ((vectors - query) ** 2).sum(axis=1)
-            best = np.argsort(-scores if self.metric == "ip" else scores)[:k]
-            hits.append(as_hits([rows[row][0] for row in best], scores[best]))
-        return hits
-
     def update(self, new):
-        with closing(sqlite3.connect(self.file)) as connection, connection:
+        with closing(sqlite3.connect(self.driver.file)) as connection, connection:
             rows = [(vector.astype("<f4").tobytes(), doc_id) for doc_id, vector in new.items()]
             return connection.executemany(f'UPDATE "{self.name}" SET vector = ? WHERE id = ?', rows).rowcount
 
-    def write(self, name, dim, source, like, pages):
-        documents = (
-            (Document(doc_id, text, json.loads(meta)), vector)
-            for page in pages
-            for (doc_id, _, text, meta), vector in zip(page.raw, page.vectors, strict=True)
-        )
-        create(self.folder / NAME, name, source.metric, dim, documents)
-        return ()
+    @property
+    def search(self):
+        return SqliteSearch(self)
 
     def as_matrix(self, contents):
         return np.array([np.frombuffer(one, "<f4") for one in contents], np.float32).reshape(-1, self.dim)
 
     def find(self, ids):
         for doc_id in ids:
-            yield from self.ask(f'SELECT * FROM "{self.name}" WHERE id = ?', [doc_id])
+            yield from self.driver.ask(f'SELECT * FROM "{self.name}" WHERE id = ?', [doc_id])
 
-    def ask(self, question, values=()):
-        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
-            return connection.execute(question, values).fetchall()
+
+class SqliteSearch(DatabaseSearch):
+    def search(self, queries, k, where):
+        """Exact, over all records; `where` maps metadata to values."""
+        if not isinstance(where, Mapping | None):
+            raise UsageError(f"{self.rows.location}: the filter is no mapping")
+        rows = self.rows.driver.ask(f'SELECT * FROM "{self.rows.name}"')
+        rows = [row for row in rows if json.loads(row[3]).items() >= dict(where or {}).items()]
+        vectors = self.rows.as_matrix(row[1] for row in rows)
+        hits = []
+        for query in queries:
+            products = self.rows.metric == "ip"
+            scores = vectors @ query if products else ((vectors - query) ** 2).sum(axis=1)
+            best = np.argsort(-scores if products else scores)[:k]
+            hits.append(as_hits([rows[row][0] for row in best], scores[best]))
+        return hits
 
 
 KIND = DatabaseKind(SqliteDriver)

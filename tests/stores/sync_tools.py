@@ -493,7 +493,7 @@ def translate_into(old, stitch, field, force=False):
     store = open_store(old)
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
     if hasattr(store, "driver"):
-        type(store.driver).at_once = 50
+        type(store.rows).at_once = 50
     return migrate.translate(store, load_stitch(stitch), into=field, force=force).remarks
 
 

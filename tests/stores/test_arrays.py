@@ -123,7 +123,7 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, inst
     install("other", OTHER_KIND, "stores", "other")
     install("broken", "", "stores", "broken")
     install("another_faiss", OTHER_KIND, "stores", "faiss")
-    assert registry.kind_names() == [*(kind.name for kind in registry._BUILT_IN), "broken", "other"]
+    assert registry.kind_names() == [*(kind.name for kind in registry.built_in_kinds()), "broken", "other"]
     assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
     with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
         open_store("broken:x")

@@ -142,15 +142,15 @@ def test_a_change_of_one_record_is_noticed_and_opening_by_others_is_none(tmp_pat
     for name in ("docs", "other"):
         fill(client, name, example_documents(), example_vectors())
     store = open_store(f"chroma:{tmp_path}/old#docs")
-    versions = [store.driver.version()]
+    versions = [store.rows.version()]
     collection = client.get_collection("docs", embedding_function=None)
     collection.get(limit=1)
     client.get_collection("other", embedding_function=None).delete(ids=["doc-3"])
-    assert store.driver.version() == versions[0]
+    assert store.rows.version() == versions[0]
     collection.delete(ids=["doc-3"])
-    versions.append(store.driver.version())
+    versions.append(store.rows.version())
     collection.update(ids=["doc-6"], metadatas=[{"page": 9}])
-    versions.append(store.driver.version())
+    versions.append(store.rows.version())
     assert versions[0] != versions[1] != versions[2]
 
 
@@ -402,14 +402,14 @@ def test_writes_are_noticed_whether_their_numbers_are_bytes_or_integers(earlier)
     """To SQLite any bytes are larger than any number."""
     folder, _ = earlier
     store = open_store(folder)
-    numbers = [store.driver.version()[1]]
+    numbers = [store.rows.version()[1]]
     writes = (("METADATA", (61).to_bytes(8, "big")), ("VECTOR", (300).to_bytes(8, "big")), ("METADATA", 400))
     for scope, number in writes:
         with closing(sqlite3.connect(folder / "chroma.sqlite3")) as database:
             segment = "SELECT id, ? FROM segments WHERE scope = ?"
             database.execute(f"INSERT OR REPLACE INTO max_seq_id {segment}", (number, scope))
             database.commit()
-        numbers.append(store.driver.version()[1])
+        numbers.append(store.rows.version()[1])
     assert numbers == [60, 61, 300, 400]
 
 

@@ -11,6 +11,8 @@ from children import call_in_child, run_command
 from sync_tools import Hashed, record, some_records, truth
 
 import migrate
+from migrate.databases.driver import open_field
+from migrate.databases.store import DatabaseStore
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import state_folder
 from migrate.live.searcher import LiveSearcher
@@ -19,7 +21,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.database import DatabaseStore
 from migrate.stores.faiss.search import open_search
 from migrate.stores.parquet.kind import LocalParquetStore
 
@@ -67,7 +68,7 @@ def field_at(location, field=FIELD):
 
 def main_vector(location):
     store = open_store(location)
-    return store.columns.vector if isinstance(store, LocalParquetStore) else store.driver.vector
+    return store.columns.vector if isinstance(store, LocalParquetStore) else store.rows.vector
 
 
 def without_vector(location):
@@ -210,9 +211,7 @@ def test_a_field_is_replaced_where_it_is_and_a_run_that_was_killed_goes_on_by_fo
     migrate.translate(old, stitch, into=FIELD)
     migrate.fit(old, Hashed("other"), kind="ridge", sample=100).save(tmp_path / "other")
     call_in_child(tools.translate_into, old, tmp_path / "other", FIELD, True, point="batch written:2")
-    driver = open_store(old).driver
-    field = driver.of_field(FIELD)
-    field.open()  # programs find a vector in each record meanwhile
+    field = open_field(open_store(old).rows, FIELD)  # programs find a vector in each record meanwhile
     assert sum(len(page.ids) for page in field.pages()) == len(some_records())
     assert "add `force=True`" in call_in_child(tools.refusal_to_translate_into, old, tmp_path / "other", FIELD)
     call_in_child(tools.translate_into, old, tmp_path / "other", FIELD, True)
@@ -283,7 +282,7 @@ def test_forget_drops_a_field_that_is_half_written(old, stitch):
     before = vectors_by_id(old)
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:2")
     forget(field_at(old))
-    assert FIELD not in open_store(old).driver.fields.names() and same(vectors_by_id(old), before)
+    assert FIELD not in open_store(old).rows.fields.names() and same(vectors_by_id(old), before)
 
 
 def test_a_field_that_stands_beside_none_is_not_dropped(old):
@@ -315,11 +314,11 @@ def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
     fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
     other = migrate.fit(old, Hashed("other", 5), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
-    before, driver = vectors_by_id(old), open_store(old).driver
-    main = field_at(old, driver.vector)
-    place, table = driver.address.place, driver.table.path[1]
+    before, rows = vectors_by_id(old), open_store(old).rows
+    main = field_at(old, rows.vector)
+    place, table = rows.driver.address.place, rows.table.path[1]
     with psycopg.connect(place, autocommit=True) as connection:
-        connection.execute(f'CREATE VIEW reading AS SELECT "{driver.vector}" FROM "{table}"')
+        connection.execute(f'CREATE VIEW reading AS SELECT "{rows.vector}" FROM "{table}"')
         connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
         try:
             with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
@@ -335,7 +334,7 @@ def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
         finally:
             connection.execute("DROP VIEW IF EXISTS reading, reading_further, reading_new")
     forget(main)
-    assert driver.vector not in open_store(field_at(old)).driver.fields.names()
+    assert rows.vector not in open_store(field_at(old)).rows.fields.names()
 
 
 def test_the_manifest_of_a_field_says_which_stitch_made_it(old, stitch):
@@ -350,9 +349,9 @@ def test_the_manifest_of_a_field_says_which_stitch_made_it(old, stitch):
 def test_a_field_of_an_earlier_version_is_refused_by_the_commit_that_reads_it(kind, old, stitch):
     migrate.translate(old, stitch, into=FIELD)
     if isinstance(kind, tools.Pgvector):
-        driver = open_store(old).driver
-        schema, table = driver.table.path
-        driver._write_files(schema, f"{table}.{FIELD}", {"field.json": b"{}"})
+        rows = open_store(old).rows
+        schema, table = rows.table.path
+        rows.session.write_files(schema, f"{table}.{FIELD}", {"field.json": b"{}"})
     else:
         store = open_store(field_at(old))
         (store.folder / "field.json").write_text("{}")

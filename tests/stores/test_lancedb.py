@@ -71,7 +71,7 @@ def test_rows_of_legacy_files_are_read_by_their_positions(has_ids, tmp_path):
     location = f"lancedb:{tmp_path}/old#docs"
     if has_ids:
         with pytest.raises(UsageError, match=r"files of the format before 2\.0.*translate to a new store"):
-            open_store(location).driver.fields.refuse("vector2", 8)
+            open_store(location).rows.fields.refuse("vector2", 8)
 
 
 def test_doubles_and_rows_without_a_vector_stay_what_they_are(tmp_path):

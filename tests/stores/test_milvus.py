@@ -183,7 +183,7 @@ def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
         nearest = store.search(new, 1)[1]
         assert nearest.ids == (str(7 * 40 - 20),) and abs(nearest.scores[0] - 1) < 1e-6, "a cosine"
         assert np.array_equal(store.find_vectors(["-20"]).vectors, new[:1])
-        store.driver.__dict__.pop("client").close()
+        store.driver.client.close()
         if place != url:
             store.driver._end()
         del store
@@ -357,11 +357,11 @@ def test_aliases_of_a_server_are_switched_and_collections_are_not(server, tmp_pa
         before.put_vectors(["1"], example_vectors(1))
     rollback(live)
     assert dims() == (8, 5)
-    driver, made = open_store(live).driver, client.describe_alias("new")["collection_name"]
+    names, made = open_store(live).driver.server_names, client.describe_alias("new")["collection_name"]
     client.alter_alias(made, "live")  # as a run that was killed between the two leaves it
-    driver.swap({"live": made, "new": "first"})
+    names.swap({"live": made, "new": "first"})
     assert dims() == (5, 8)
-    driver.swap({"live": "first", "new": made})
+    names.swap({"live": "first", "new": made})
     switch(live, new, unproven=True)
     forget(live)
     assert client.list_collections() == [made] and open_store(live).info.dim == 5

@@ -126,7 +126,10 @@ def test_a_collection_of_langchain_is_a_store(langchain):
     assert (one.info.count, one.info.dim, two.info.count, two.info.dim) == (50, 3, 50, 4)
     (document,) = one.documents(np.array([one.ids(range(50)).index("one7")]))
     assert document.text == "text 7" and document.metadata["page"] == 7
-    assert [store.driver._nearest_by[2] for store in (one, two)] == ["hnsw", None]  # the index is of 3 dimensions
+    assert [store.setting and store.setting.name for store in (one, two)] == [
+        "hnsw.ef_search",
+        None,
+    ]  # the index is of 3 dimensions
     for store, name in ((one, "one"), (two, "two")):
         whole = read_all(store.scan())
         units = whole.vectors / np.linalg.norm(whole.vectors, axis=1, keepdims=True)
@@ -152,7 +155,7 @@ def test_all_columns_of_an_awkward_table_go_through(awkward):
     new, vectors, _ = written(source, f"{awkward}_new.embedding", 9)
     assert new.info.dim == 9
     assert np.array_equal(read_all(new.scan()).vectors, vectors)
-    columns = [name for name in source.driver.table.types if name != "embedding"]
+    columns = [name for name in source.rows.table.types if name != "embedding"]
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     old_rows = ask(f"SELECT {names}, embedding IS NULL FROM {awkward} ORDER BY id")
     assert len(old_rows) == COUNT
@@ -168,8 +171,8 @@ def test_all_columns_of_an_awkward_table_go_through(awkward):
 
 def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     new, _, _ = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
-    kept = {index.name: index for index in new.driver.table.indexes}
-    assert new.driver.text == "body"  # as the source was opened
+    kept = {index.name: index for index in new.rows.table.indexes}
+    assert new.rows.text == "body"  # as the source was opened
     graph, lists, lower = (kept[f"{awkward}_new_{name}"] for name in ("hnsw", "ivf", "lower"))
     assert (graph.distance, graph.options) == ("cosine", {"m": "8", "ef_construction": "33"})
     assert lists.options == {"lists": "5"}
@@ -187,6 +190,27 @@ def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
     inserted = ask(f"INSERT INTO {awkward}_new (tenant_id) VALUES (%s) RETURNING id, n, note, doubled", tenant)
     assert inserted == [(COUNT + 1, COUNT + 1, "none", 2 * COUNT + 2)]
     assert ask(f"INSERT INTO {awkward} (tenant_id) VALUES (%s) RETURNING id, n", tenant) == [(COUNT + 1, COUNT + 1)]
+
+
+def test_comment_and_parameters_go_with_a_copy_and_what_does_not_is_named(awkward):
+    with connect() as connection:
+        connection.execute(f"COMMENT ON TABLE {awkward} IS '100%% ours'")
+        connection.execute(f"COMMENT ON COLUMN {awkward}.note IS 'a note'")
+        connection.execute(f"COMMENT ON INDEX {awkward}_lower IS 'in lower case'")
+        connection.execute(f"ALTER TABLE {awkward} SET (fillfactor = 70, autovacuum_enabled = false)")
+        connection.execute(f"ALTER TABLE {awkward} REPLICA IDENTITY FULL")
+        connection.execute(f"CREATE RULE kept AS ON DELETE TO {awkward} DO INSTEAD NOTHING")
+        connection.execute(f"CREATE STATISTICS {awkward}_two ON n, note FROM {awkward}")
+    _, _, writer = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
+    for question in (
+        "SELECT obj_description(%s::regclass, 'pg_class')",
+        "SELECT col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'note'",
+        "SELECT reloptions FROM pg_class WHERE oid = %s::regclass",
+        "SELECT stxkeys::text, stxkind FROM pg_statistic_ext WHERE stxrelid = %s::regclass",
+    ):
+        assert ask(question, f"{awkward}_new") == ask(question, awkward) != [(None,)]
+    expected = f"not copied of the table: rule kept, its replica identity, the comment of index {awkward}_lower; see"
+    assert any(remark.startswith(expected) for remark in writer.remarks), writer.remarks
 
 
 def test_metadata_are_the_other_columns(awkward):
@@ -297,7 +321,7 @@ def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     assert np.array_equal(whole.vectors, vectors[[int(doc_id) for doc_id in whole.ids]].astype(np.float32))
     new, written_vectors, _ = written(source, f"{table}_new", 2_500)  # more than an index on vector could have
     assert np.array_equal(read_all(new.scan()).vectors, written_vectors.astype(np.float16).astype(np.float32))
-    assert new.driver.table.type == "halfvec" and new.driver.table.vector_indexes[0].options == {"m": "5"}
+    assert new.rows.table.type == "halfvec" and new.rows.table.vector_indexes[0].options == {"m": "5"}
 
 
 def indexes_of(table):

@@ -137,7 +137,7 @@ class TestSqliteVec:
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
-        monkeypatch.setattr("migrate.stores.sqlite_vec._WAIT_MS", 50)
+        monkeypatch.setattr("migrate.databases.sqlite_vec._WAIT_MS", 50)
         connection.execute(f"CREATE VIRTUAL TABLE docs USING vec0(e float[{DIM}])")
         connection.execute("INSERT INTO docs (rowid, e) VALUES (1, ?)", (queries()[0].tobytes(),))
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
@@ -194,16 +194,16 @@ class TestLanceDB:
             old.put_vectors(["1001"], queries(1))
 
     def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, place, monkeypatch):
-        from migrate.stores.lancedb import LanceDriver
+        from migrate.databases.lancedb import LanceRows
 
-        choose, writer, new = LanceDriver._choose_id, open_store(place), example_vectors(200, seed=4)
+        choose, writer, new = LanceRows._choose_id, open_store(place), example_vectors(200, seed=4)
 
-        def write_meanwhile(driver, *arguments):  # rows move to the end of the table
-            monkeypatch.setattr(LanceDriver, "_choose_id", choose)
+        def write_meanwhile(rows, *arguments):  # rows move to the end of the table
+            monkeypatch.setattr(LanceRows, "_choose_id", choose)
             assert writer.put_vectors(list(map(str, range(1_000, 1_200))), new) == 200
-            return choose(driver, *arguments)
+            return choose(rows, *arguments)
 
-        monkeypatch.setattr(LanceDriver, "_choose_id", write_meanwhile)
+        monkeypatch.setattr(LanceRows, "_choose_id", write_meanwhile)
         before = read_all(open_store(place).scan())
         after = read_all(open_store(place).scan())
         expected = example_vectors(COUNT, DIM)[np.array([int(doc_id) - 1_000 for doc_id in before.ids])]
@@ -222,12 +222,12 @@ class TestLanceDB:
             time.sleep(0.05)
 
     def test_a_table_whose_vectors_are_replaced_one_by_one_stays_in_few_files(self, place, monkeypatch):
-        monkeypatch.setattr("migrate.stores.lancedb._SCATTERED", 20)
+        monkeypatch.setattr("migrate.databases.lancedb._SCATTERED", 20)
         new, store, versions = example_vectors(COUNT, DIM, seed=3), open_store(place), []
         for row in range(50):
             assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
-            versions.append(store.driver._newest.version)
-        assert store.driver._newest.stats()["fragment_stats"]["num_fragments"] <= 21
+            versions.append(store.rows.newest.version)
+        assert store.rows.newest.stats()["fragment_stats"]["num_fragments"] <= 21
         found = read_all(open_store(place).scan())
         rows = {doc_id: row for row, doc_id in enumerate(found.ids)}
         assert np.array_equal(found.vectors[[rows[str(1_000 + row)] for row in range(50)]], new[:50])
@@ -280,7 +280,7 @@ class TestPgvector:
     def test_the_index_is_used(self, store, table):
         from test_pgvector import ask
 
-        from migrate.stores.pgvector import connect
+        from migrate.databases.pgvector import connect
 
         def scans():
             index = "indexrelname LIKE '%%embedding%%'"
@@ -293,9 +293,9 @@ class TestPgvector:
             return connection
 
         before = scans()
-        store.driver._pool = ConnectionPool(connect_eagerly)
+        store.driver.session.pool = ConnectionPool(connect_eagerly)
         store.search(queries(), 5)
-        store.driver._pool.clear()
+        store.driver.session.pool.clear()
         end = time.monotonic() + 10  # statistics of a connection come when it has ended
         while scans() == before:
             assert time.monotonic() < end, "the index was not scanned"

@@ -123,7 +123,7 @@ def as_table(head, rows):
 
 
 def test_the_readme_and_the_site_hold_the_table_of_kinds():
-    found = {kind.support: kind for kind in registry._BUILT_IN}
+    found = {kind.support: kind for kind in registry.built_in_kinds()}
     named = []
     for one in found:
         places = ", ".join(f"`{place}`" for place in one.locations)

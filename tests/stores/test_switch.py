@@ -466,12 +466,12 @@ def test_the_embedding_function_changes_with_the_name(make, tmp_path):
     old, new = make(tmp_path)
 
     def model(location):
-        return open_store(location).driver.configuration["embedding_function"]["config"]
+        return open_store(location).rows.configuration["embedding_function"]["config"]
 
     assert model(old) == model(new)
     switch(old, new, unproven=True)
     if make is named_on_a_server:  # no manifest there says which model is the new one
-        assert open_store(old).driver.configuration["embedding_function"] == {"type": "legacy"}
+        assert open_store(old).rows.configuration["embedding_function"] == {"type": "legacy"}
     else:
         assert model(old)["model_name"] == "text-embedding-3-small"
         assert (model(old)["api_base"], model(old)["dimensions"]) == ("http://proxy", DIM)
@@ -667,7 +667,7 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
 
 
 def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.stores.pgvector._PATIENCE", "100ms")
+    monkeypatch.setattr("migrate.databases.pgvector_session.PATIENCE", "100ms")
     old, new = tables(tmp_path)
     with connect() as connection, connection.transaction():
         connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")

@@ -308,8 +308,8 @@ def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_o
     kind.change(old, records, changed(records))
     assert sync(open_store(old), open_store(target), target=Hashed()).written
     store = open_store(target)
-    (index,) = store.driver.table.vector_indexes
-    assert (index.method, index.options, store.driver.table.column) == ("ivfflat", {"lists": "7"}, "vectors")
+    (index,) = store.rows.table.vector_indexes
+    assert (index.method, index.options, store.rows.table.column) == ("ivfflat", {"lists": "7"}, "vectors")
 
 
 def test_an_index_that_was_asked_for_by_name_keeps_its_kind(kind_of, tmp_path):

@@ -8,11 +8,11 @@ import pytest
 import sqlite_kind
 
 from migrate.cli.main import run
+from migrate.databases.driver import Page
 from migrate.embedders import load_embedder
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.stores.driver import Page
 from migrate.stores.export import IdIndex
 from migrate.testing.stores import StoreTests
 from migrate.vectors import Document
@@ -94,7 +94,7 @@ def test_a_database_is_exported_once_for_all_processes_until_it_changes(location
     before = exports(tmp_path)
     assert before.keys() == {"ids.npz", "vectors.f32"}
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_kind.SqliteDriver, "pages", None)
+        patch.setattr(sqlite_kind.SqliteRows, "pages", None)
         assert len(read_all(open_store(location).scan())) == 160 and open_store(location).snapshot() == first
     assert exports(tmp_path) == before
     recreate(tmp_path, [*corpus, Document("a new one", "x")], np.ones((161, 16), np.float32))
@@ -109,7 +109,7 @@ def test_the_first_scan_of_a_file_in_the_order_of_its_ids_is_read_without_an_exp
     monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "work"))
     found = open_store(location).get(np.arange(160))
     recreate(tmp_path, [Document(doc_id, "x") for doc_id in found.ids], found.vectors)
-    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", in_pages_of(7))
+    monkeypatch.setattr(sqlite_kind.SqliteRows, "pages", in_pages_of(7))
     store = open_store(location)
     batches = [(list(batch.ids), batch.vectors.copy()) for batch in store.scan(batch_size=25)]
     assert exports(tmp_path).keys() == {"ids.npz"} and [len(ids) for ids, _ in batches] == [25] * 6 + [10]
@@ -121,7 +121,7 @@ def test_the_first_scan_of_a_file_in_the_order_of_its_ids_is_read_without_an_exp
 
 def in_pages_of(size):
     """Return a method that reads pages of another size."""
-    read = sqlite_kind.SqliteDriver.pages
+    read = sqlite_kind.SqliteRows.pages
 
     def pages(driver, *, vectors=True, records=False):
         whole = list(read(driver, vectors=vectors, records=records))
@@ -139,7 +139,7 @@ def test_ids_and_vectors_are_exported_in_the_order_of_ids(order, location, corpu
     names = {"of ids": names, "of ids at first": [*names[9:], *names[:9]], "another": names[::-1]}[order]
     vectors = np.random.default_rng(4).normal(size=(160, 16)).astype(np.float32)
     recreate(tmp_path, [Document(name, "x") for name in names], vectors)
-    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", in_pages_of(7))
+    monkeypatch.setattr(sqlite_kind.SqliteRows, "pages", in_pages_of(7))
     found = read_all(open_store(location).scan(0, 150))
     place = {name: number for number, name in enumerate(names)}
     assert list(found.ids) == sorted(names)[:150]
@@ -163,7 +163,7 @@ def test_an_export_stays_readable_after_its_files_are_removed(location, tmp_path
 
 
 def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, corpus, tmp_path, monkeypatch):
-    store, read = open_store(location), sqlite_kind.SqliteDriver.pages
+    store, read = open_store(location), sqlite_kind.SqliteRows.pages
 
     def pages(driver, **asked):
         for number, page in enumerate(read(driver, **asked)):
@@ -171,7 +171,7 @@ def test_a_database_that_is_written_to_while_it_is_exported_is_told(location, co
                 recreate(tmp_path, corpus, np.ones((160, 16), np.float32))
             yield page
 
-    monkeypatch.setattr(sqlite_kind.SqliteDriver, "pages", pages)
+    monkeypatch.setattr(sqlite_kind.SqliteRows, "pages", pages)
     with pytest.raises(StoreError, match="changed while it was read"):
         list(store.scan())
     assert not list((tmp_path / "cache" / "lead-migrate" / "exports").glob("*/vectors.f32"))

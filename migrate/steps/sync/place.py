@@ -7,11 +7,11 @@ from migrate.files import refuse_overlap
 from migrate.locations import options_text
 from migrate.manifest import Manifest
 from migrate.stores.base import Store
-from migrate.stores.database import DatabaseStore
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.registry import find_exchange, output_of, path_in
+from migrate.stores.updates import UpdatableStore
 
 
 def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
@@ -46,7 +46,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
         return output_of(f"faiss:{folder}{index}")
     if files is None and new.opened_as:
-        name = new.driver.name if isinstance(new, DatabaseStore) else new.opened_as.partition("?")[0]
+        name = new.collection if isinstance(new, UpdatableStore) else new.opened_as.partition("?")[0]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "

@@ -38,7 +38,7 @@ from migrate.files import (
 from migrate.locations import options_text
 from migrate.manifest import StoreFacts, find_manifest
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.added_fields import fields_beside, refuse_name, taken
+from migrate.stores.added_fields import AddedField, fields_beside, refuse_name, taken
 from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
 from migrate.stores.file_store import Sha256, hash_files
@@ -47,7 +47,9 @@ from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
 from migrate.stores.parquet.output import ParquetWriter, leaves
 from migrate.stores.parquet.store import OWN, folders_at
+from migrate.stores.store_fields import StoreFields
 from migrate.stores.switching import BESIDE
+from migrate.vectors import Progress
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -60,6 +62,41 @@ _FILES: Final = "files"
 """The folder of the new files, in the work folder."""
 _SOURCE: Final = "source.json"
 """The versions of the files that the new ones were made from, in the work folder."""
+
+
+class ColumnFields(StoreFields):
+    """The columns of the files of a store."""
+
+    def __init__(self, store: LocalParquetStore) -> None:
+        self._store = store
+
+    def output(self, name: str, progress: Progress) -> Output:
+        """Return the place of a new column."""
+        return ColumnOutput(self._store, name)
+
+    def names(self) -> list[str]:
+        """Return the names of all columns."""
+        return list(self._store.schemas[0].names)
+
+    def added(self) -> Mapping[str, AddedField]:
+        """Return the columns that were added."""
+        return self._store.added
+
+    def refuse_drop(self, name: str) -> None:
+        """Raise UsageError if the folder cannot be replaced by one without a column."""
+        _refuse_drop(self._store)
+
+    def drop(self, name: str) -> None:
+        """Drop a column from all files."""
+        _refuse_drop(self._store)
+        _drop(self._store, name)
+
+    def discard_dropped(self) -> None:
+        """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
+        place = real_path(self._store.files.folder)
+        with output_errors(place), output_lock(place):
+            if os.path.lexists(beside := hidden_sibling(place, "dropping")):
+                shutil.rmtree(beside)
 
 
 class ColumnOutput(Output):
@@ -198,7 +235,7 @@ class ColumnWriter(ParquetWriter):
         return cast("LocalParquetStore", self.source)  # as `field_of` has seen to
 
 
-def refuse_drop_column(store: LocalParquetStore) -> None:
+def _refuse_drop(store: LocalParquetStore) -> None:
     """Raise UsageError if the folder cannot be replaced by one without some column."""
     if not store.files.is_folder:
         raise UsageError(f"{store.info.location}: a column is dropped from a folder; name that")
@@ -206,15 +243,7 @@ def refuse_drop_column(store: LocalParquetStore) -> None:
     _refuse_strangers(store, store.info.location, "move them away first")
 
 
-def discard_dropped(store: LocalParquetStore) -> None:
-    """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
-    place = real_path(store.files.folder)
-    with output_errors(place), output_lock(place):
-        if os.path.lexists(beside := hidden_sibling(place, "dropping")):
-            shutil.rmtree(beside)
-
-
-def drop_column(store: LocalParquetStore, name: str) -> None:
+def _drop(store: LocalParquetStore, name: str) -> None:
     """Write the files of a store without a column beside their folder, and let the two trade places."""
     place = real_path(store.files.folder)
     beside = hidden_sibling(place, "dropping")

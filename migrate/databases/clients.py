@@ -1,7 +1,7 @@
 """Databases whose client writes to whatever folder it opens: folders are read from copies, and servers by name.
 
-`AliasDriver` is for those whose servers know aliases: a collection that this tool makes there is called NAME-TOKEN, and
-an alias NAME leads to it.
+`AliasDriver` and `AliasNames` are for those whose servers know aliases: a collection that this tool makes there is
+called NAME-TOKEN, and an alias NAME leads to it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
+from migrate.databases.driver import DatabaseRows, Driver, require_folder, sync_folder
+from migrate.databases.server_names import TradedNames
+from migrate.databases.sqlite_read import read_only
 from migrate.errors import StoreError, UsageError
 from migrate.files import copy_file, output_errors, real_path, refuse_endless_in, work_folder
-from migrate.stores.driver import Driver
+from migrate.locations import Address
 from migrate.stores.kept import forget, keep
-from migrate.stores.sqlite_read import read_only
 from migrate.stores.switching import not_switched
 
 
@@ -47,20 +48,24 @@ _COPIES: Final = weakref.WeakValueDictionary[tuple[object, ...], FolderCopy]()
 
 
 class ClientDriver(Driver):
-    """A collection that its client reads, on a server or in the copy of a folder.
+    """A place that its client reads, a server or the copy of a folder.
 
-    `collection_name` is its own name, whatever alias leads to it. A server counts no changes.
+    `collection_name` is the own name of the collection that is open, whatever alias leads to it.
     """
 
-    swaps = True
     lock: ClassVar[str | None] = None
     """The file by which the client keeps others out of a folder."""
 
-    collection_name: str
-    _copy: FolderCopy
-    _copied: Mapping[str, Any]
-    _end: Callable[[], object]
-    _is_on_copy = True
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location, address)
+        self.collection_name = address.name
+        self.copy: FolderCopy | None = None
+        """The copy of the folder that is read, until the folder itself is used."""
+        self.copied: Mapping[str, Any] = {}
+        """The versions of the collections of the folder when they were copied."""
+        self._client: Any = None
+        self._turn: Any = nullcontext()
+        self._end: Callable[[], object] | None = None
 
     @abstractmethod
     def connect(self) -> Any:
@@ -79,36 +84,30 @@ class ClientDriver(Driver):
         """Return facts of each collection of the folder that change with each write to it."""
 
     @abstractmethod
-    def records(self) -> Iterable[Any]:
-        """Read all but the vectors of a collection on a server."""
-
-    @abstractmethod
     def delete(self, name: str) -> None:
         """Delete the collection that a name leads to, and its aliases."""
 
     @property
-    def is_copy(self) -> bool:
-        """True of a folder."""
-        return not self.is_server
-
-    @property
-    def notices_vectors(self) -> bool:
-        """False of a server."""
-        return not self.is_server
-
-    @cached_property
     def client(self) -> Any:
         """The client of the server, or of a copy of the folder, which goes with the driver."""
-        if self.is_server:
-            return self.connect()
+        if self._client is None:
+            self._client = self.connect() if self.is_server else self._client_of_copy()
+        return self._client
+
+    def require_folder(self) -> None:
+        """Make sure that the folder is one of the database."""
+        require_folder(self)
+
+    def _client_of_copy(self) -> Any:
         self.require_folder()
         key = (os.getpid(), type(self), real_path(self.folder), *sorted(self.address.options.items()))
         copy = _COPIES.get(key)
         if copy is None or not self.is_in(copy):
             copy = self._new_copy()
             _COPIES[key] = copy
-        self._copy = copy
-        self._copied = copy.versions
+        self.copy = copy
+        self.copied = copy.versions
+        self._turn = copy.turn
         return copy.client
 
     def is_in(self, copy: FolderCopy) -> bool:
@@ -119,7 +118,7 @@ class ClientDriver(Driver):
         copies = work_folder() / "copies"
         with output_errors(copies):
             copies.mkdir(parents=True, exist_ok=True)
-            copy = Path(tempfile.mkdtemp(prefix=f"{self.kind}-", dir=copies))
+            copy = Path(tempfile.mkdtemp(prefix=f"{self.traits.kind}-", dir=copies))
         try:
             with output_errors(copy):
                 versions = self._copy_at_rest(copy)
@@ -149,39 +148,26 @@ class ClientDriver(Driver):
             if path.suffix not in (".sqlite", ".sqlite3"):
                 copy_file(path, target, durably=False)
                 continue
-            with self.database(path) as source, closing(sqlite3.connect(target)) as connection:
+            with sqlite_database(path, self.location) as source, closing(sqlite3.connect(target)) as connection:
                 source.backup(connection)
 
-    @contextmanager
-    def database(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """Yield a database of SQLite in the folder, to read."""
-        try:
-            with read_only(path) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.location}: SQLite cannot read {path.name} ({error}); stop what writes to it, or copy it again"
-            ) from error
-
-    @cached_property
+    @property
     def turn(self) -> Any:
         """Keeps threads apart that use a folder, whose clients know none, and searches from a copy that is left."""
-        return nullcontext() if self.is_server else self._copy.turn
+        return self._turn
 
-    def leave_copy(self) -> None:
-        """Use the folder itself from now on; nobody else can open it until the store is gone."""
-        if self.is_server or not self._is_on_copy:
-            return
-        refuse_endless_in(self.folder)
-        copy = self._copy
-        self.client, end = self.open_folder(self.folder)
-        self._is_on_copy = False
-        self._end = weakref.finalize(self, end)
-        self.left_copy(copy)
-        del self._copy
+    def leave_copy(self) -> FolderCopy | None:
+        """Use the folder itself from now on; nobody else can open it until the store is gone.
 
-    def left_copy(self, copy: FolderCopy) -> None:
-        """Do what there is to do before the copy goes, where nobody else shares it."""
+        Returns the copy that was left, of which searches may still ask something; None if none was.
+        """
+        copy = self.copy
+        if self._end is None and copy is not None:
+            refuse_endless_in(self.folder)
+            self._client, end = self.open_folder(self.folder)
+            self._end = weakref.finalize(self, end)
+            self.copy = None
+        return copy
 
     @contextmanager
     def written_client(self) -> Iterator[Any]:
@@ -197,29 +183,48 @@ class ClientDriver(Driver):
                 end()
             if self.lock is not None:
                 (self.folder / self.lock).unlink(missing_ok=True)
-        self.sync()
+        sync_folder(self)
 
-    def version(self) -> Any:
+
+class ClientRows(DatabaseRows):
+    """The records that a client reads. A server counts no changes; of a folder a copy is read."""
+
+    driver: ClientDriver
+
+    def __init__(self, driver: ClientDriver) -> None:
+        super().__init__(driver)
+        self.is_copy = not driver.is_server
+        self.notices_vectors = not driver.is_server
+
+    @abstractmethod
+    def records(self) -> Iterable[Any]:
+        """Read all but the vectors of a collection on a server."""
+
+    def version(self, *, of_pages: bool = False) -> Any:
         """Return facts of the folder that change with each write. On a server, a hash of all but vectors."""
-        if self.is_server:
-            return [self.identity(self.name), *_hash(self.records())]
-        if (version := self.versions().get(self.collection_name)) is None:
+        driver = self.driver
+        if driver.is_server:
+            return [driver.identity(driver.name), *_hash(self.records())]
+        versions = driver.copied if of_pages else driver.versions()
+        if driver.collection_name not in versions:
             raise StoreError(f"{self.location}: the collection was deleted; run again")
-        return version
+        return versions[driver.collection_name]
 
-    def read_version(self) -> Any:
-        """Return the version when the copy was made."""
-        return self.version() if self.is_server else self._copied[self.collection_name]
+
+class ClientNames(TradedNames):
+    """The collections of a server, to which its client writes."""
+
+    driver: ClientDriver
 
     def drop(self, name: str) -> None:
         """Delete a collection with its aliases."""
         token = self.token(name)
-        self.delete(name)
+        self.driver.delete(name)
         forget(token)
 
 
 class AliasDriver(ClientDriver):
-    """A collection, which an alias may lead to."""
+    """A place with collections, which aliases may lead to."""
 
     joint: ClassVar[str] = "-"
     """Stands between the name of a new collection and its token."""
@@ -257,46 +262,67 @@ class AliasDriver(ClientDriver):
             return self.storage.stat().st_ino
         return None
 
-    # Servers.
+    @property
+    def server_names(self) -> AliasNames:
+        """Collections and aliases."""
+        return AliasNames(self)
+
+    def refuse_switch(self, old: Any, new: Any) -> None:
+        """Refuse collections of a server: their names cannot be traded in one step."""
+        aliases = self.aliases() if self.is_server else {}
+        for driver in (old.driver, new.driver):
+            if self.is_server and driver.name not in aliases:
+                raise UsageError(
+                    f"{driver.location}: this is a collection, and only aliases of {self.traits.support.store} are "
+                    "switched; give it an alias, let your programs ask that, and switch the alias"
+                )
+
+
+class AliasNames(ClientNames):
+    """The collections of a server, to which aliases lead."""
+
+    driver: AliasDriver
 
     def staging(self, token: str) -> str:
         """Return the collection's own name."""
-        return f"{self.name}{self.joint}{token}"
+        return f"{self.driver.name}{self.driver.joint}{token}"
 
     def token(self, name: str) -> str | None:
         """Return the end of the collection's own name."""
-        match = re.fullmatch(f".*{self.joint}([0-9a-f]{{32}})", self.collection_of(name), re.DOTALL)
+        match = re.fullmatch(f".*{self.driver.joint}([0-9a-f]{{32}})", self.driver.collection_of(name), re.DOTALL)
         return match[1] if match else None
 
     def publish(self, staging: str, content: Path) -> None:
         """Let the alias lead to the collection; drop the one that it led to."""
         keep(content, staging[-32:])
-        self.lead({self.name: staging})
+        self.driver.lead({self.driver.name: staging})
         for name in self.leftovers():
             self.drop(name)
 
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN that no alias leads to."""
-        pattern = re.compile(re.escape(f"{self.name}{self.joint}") + "[0-9a-f]{32}")
-        used = self.aliases().values()
-        return [name for name in self.collections() if pattern.fullmatch(name) and name not in used]
-
-    def refuse_swap(self, new: Self) -> None:
-        """Refuse collections: their names cannot be traded in one step."""
-        aliases = self.aliases()
-        for driver in (self, new):
-            if driver.name not in aliases:
-                raise UsageError(
-                    f"{driver.location}: this is a collection, and only aliases of {self.support.store} are switched; "
-                    "give it an alias, let your programs ask that, and switch the alias"
-                )
+        pattern = re.compile(re.escape(f"{self.driver.name}{self.driver.joint}") + "[0-9a-f]{32}")
+        used = self.driver.aliases().values()
+        return [name for name in self.driver.collections() if pattern.fullmatch(name) and name not in used]
 
     def swap(self, targets: Mapping[str, Any]) -> None:
         """Let aliases lead to collections."""
-        aliases = self.aliases()
+        aliases = self.driver.aliases()
         if not {aliases.get(alias) for alias in targets} <= set(targets.values()):
-            raise not_switched(self.location)
-        self.lead(targets)
+            raise not_switched(self.driver.location)
+        self.driver.lead(targets)
+
+
+@contextmanager
+def sqlite_database(path: Path, location: str) -> Iterator[sqlite3.Connection]:
+    """Yield a database of SQLite in the folder at a location, to read."""
+    try:
+        with read_only(path) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{location}: SQLite cannot read {path.name} ({error}); stop what writes to it, or copy it again"
+        ) from error
 
 
 def _end_copy(end: Callable[[], object], copy: Path) -> None:

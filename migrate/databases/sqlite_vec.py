@@ -13,21 +13,23 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, check_count, described, sync_folder
+from migrate.databases.located import DatabaseTraits
+from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
 from migrate.files import SQLITE_JOURNALS, open_file, refuse_endless_database
 from migrate.locations import Address, options_text
 from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.driver import Driver, Page
 from migrate.stores.records import (
     TEXT_NAMES,
     Distance,
@@ -39,14 +41,14 @@ from migrate.stores.records import (
     with_nested,
 )
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
-from migrate.stores.sqlite_read import read_only
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
     from apsw import Connection
 
-"""The column of JSON that a table made of documents has."""
 _WAIT_MS: Final = 10_000
+_MOST_NEIGHBOURS: Final = 4_096
+"""Neighbours that the table's own search gives at most."""
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _TABLE: Final = re.compile(
@@ -57,25 +59,26 @@ _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+k
 
 
 class SqliteVecDriver(Driver):
-    """A table `vec0` of a database, which is a file, or the only one with such tables in a folder.
+    """A database, which is a file, or the only one with tables `vec0` in a folder."""
 
-    `vector_columns` has type, dimension and distance of each column of vectors, `columns` the type of each other one
-    but that of the ids.
-    """
-
-    kind = "sqlite-vec"
-    support = KindSupport(
-        "SQLite with sqlite-vec",
-        ("sqlite-vec:FILE#TABLE",),
-        "sqlite-vec",
-        "the whole database: partition, metadata and auxiliary columns, other tables, views, triggers",
-        "columns of `int8` and `bit` are not translated",
+    traits = DatabaseTraits(
+        kind="sqlite-vec",
+        support=KindSupport(
+            "SQLite with sqlite-vec",
+            ("sqlite-vec:FILE#TABLE",),
+            "sqlite-vec",
+            "the whole database: partition, metadata and auxiliary columns, other tables, views, triggers",
+            "columns of `int8` and `bit` are not translated",
+        ),
+        collection="table",
+        options=("column", "distance", "text"),
+        has_servers=False,
+        copies_place=True,
     )
-    collection = "table"
-    options = ("column", "distance", "text")
-    has_servers = False
-    copies_place = True
-    at_once = 4_096
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location, address)
+        self._file: Path | None = None
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -91,9 +94,14 @@ class SqliteVecDriver(Driver):
         path = Path(self.address.place)
         return path if path.is_dir() else path.parent
 
-    @cached_property
+    @property
     def file(self) -> Path:
         """The database."""
+        if self._file is None:
+            self._file = self._find_file()
+        return self._file
+
+    def _find_file(self) -> Path:
         path = Path(self.address.place)
         if not path.exists():
             raise StoreError(f"{self.location}: there is no file {path}; check the path")
@@ -119,29 +127,143 @@ class SqliteVecDriver(Driver):
             return StoreError(f"{self.location}: another program is writing to the database; run again when it is done")
         return StoreError(f"{self.location}: SQLite says: {message}; if the database is damaged, copy it again")
 
-    # Reading.
-
-    def open(self) -> None:
+    def open(self) -> SqliteVecRows:
         """Read the definition of the table, and choose its columns."""
         self.address = self._completed()
         definitions = _tables(self.file)
         self.name = self.choose_name(sorted(definitions))
-        self.definition = definitions[self.name]
-        self._parse()
-        self.column = self._choose_vector(self.address.options.get("column"))
-        self.dim = self.vector_columns[self.column][1]
-        self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
-        self._readers: ConnectionPool[Connection] = ConnectionPool(partial(_connect, self.file))
-        self._opened = self.identity(self.name)
+        return SqliteVecRows(self, definitions[self.name])
 
     def _completed(self) -> Address:
         """Return the address with table and options that the manifest beside the database names."""
         manifest = find_manifest(self.folder, "store")
-        index, beginning = (manifest.store.index if manifest is not None else None) or "", f"{self.file.name}#"
+        index = (manifest.store.index if manifest is not None else None) or ""
+        beginning = f"{self.file.name}#"
         named = Address.parse(f"#{index.removeprefix(beginning)}")
         if not index.startswith(beginning) or self.name not in ("", named.name):
             return self.address
         return Address(self.address.place, named.name, {**named.options, **self.address.options})
+
+    @property
+    def opened_as(self) -> str:
+        """Database, table and options."""
+        return f"{self.file.name}#{self.name}{options_text(self.address.options)}"
+
+    def identity(self, name: str) -> Any:
+        """Return the number of the file, and the pages in it that the table's rows begin at."""
+        if not self.file.exists():
+            return None
+        with closing(_connect(self.file)) as connection:
+            return self.identity_in(connection, name)
+
+    def identity_in(self, connection: Connection, name: str) -> Any:
+        """Return what identifies a table, by a connection to the database."""
+        listed = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks') ORDER BY 1"
+        begins = [list(row) for row in connection.execute(listed, (name,))]
+        return [self.file.stat().st_ino, begins] if begins else None
+
+    def refuse_write(self, dim: int, old: SqliteVecRows | None) -> None:
+        """Refuse another name for a copy: views and triggers of the database name the table."""
+        if old is not None and self.name != old.name:
+            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {old.name}")
+
+    def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
+        """Write a database with one table."""
+        distance = {"l2": "L2", "ip": "cosine"}[source.metric]
+        definition = (
+            f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
+            f"distance_metric={distance}, +content text, +metadata text)"
+        )
+        columns = dict.fromkeys(("id", "content", "metadata", "embedding"), "?")
+        batches = (
+            [
+                (document.id, document.text if source.has_texts else None, metadata_as_json(document), content)
+                for document, content in zip(page.documents, _contents(page), strict=True)
+            ]
+            for page in pages
+        )
+        self._write_table(self.folder / "store.db", name, definition, columns, batches, None)
+        if source.metric == "ip" and source.details.get("distance") != "cosine":
+            return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
+        return []
+
+    def write_copy(self, name: str, dim: int, old: SqliteVecRows, pages: Iterator[Page]) -> Iterable[str]:
+        """Write a copy of the whole database with the table made again."""
+        pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
+        definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)
+        columns = dict.fromkeys((old.id_column, *old.other_columns, old.column), "?")
+        makers = {"i1": "vec_int8(?)", "u1": "vec_bit(?)"}
+        for column, (kind, *_) in old.vector_columns.items():
+            columns[column] = makers.get(_ELEMENTS[kind], "?")
+        batches = ([(*row, content) for row, content in zip(page.raw, _contents(page), strict=True)] for page in pages)
+        self._write_table(self.folder / old.driver.file.name, name, definition, columns, batches, old.readers)
+        return []
+
+    def _write_table(
+        self,
+        path: Path,
+        name: str,
+        definition: str,
+        columns: Mapping[str, str],
+        batches: Iterable[Sequence[tuple[Any, ...]]],
+        copied: ConnectionPool[Connection] | None,
+    ) -> None:
+        """Make a table anew in a database, one that is there already or a copy of another.
+
+        `columns` have the expression that makes the value of each; `copied` reads the database that is copied.
+        """
+        has_others = self.shares_folder and path.exists()
+        for ending in () if has_others else ("", *SQLITE_JOURNALS):
+            path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+        insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(columns.values())})"  # noqa: S608
+        written = 0
+        with closing(_connect(path, write=True)) as new:
+            if copied is not None and not has_others:
+                with copied.connection() as reader, new.backup("main", reader, "main") as backup:
+                    backup.step()
+            # nothing is undone, as all is made anew if this fails; but of WAL the database itself takes note
+            if new.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
+                new.execute("PRAGMA journal_mode = OFF").fetchall()
+            new.execute("PRAGMA synchronous = OFF")
+            with _transaction(new, path):
+                new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+                new.execute(definition)
+                for rows in batches:
+                    new.executemany(insert, rows)
+                    written += len(rows)
+            ((count,),) = new.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchall()  # noqa: S608
+        check_count(self.location, written, cast("int", count))
+        sync_folder(self)
+
+    def refuse_switch(self, old: SqliteVecRows, new: SqliteVecRows) -> None:
+        """Refuse databases of which one was written to beside the table: that would be lost."""
+        for old_row, new_row in zip_longest(old.other_tables(), new.other_tables()):
+            if old_row != new_row:
+                raise UsageError(
+                    f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
+                    "was written to since it was copied; sync the new database with the old, audit it, and switch again"
+                )
+
+
+class SqliteVecRows(DatabaseRows):
+    """The rows of a table `vec0`.
+
+    `vector_columns` has type, dimension and distance of each column of vectors, `columns` the type of each other one
+    but that of the ids.
+    """
+
+    driver: SqliteVecDriver
+    at_once = 4_096
+
+    def __init__(self, driver: SqliteVecDriver, definition: str) -> None:
+        super().__init__(driver)
+        self.definition = definition
+        self._parse()
+        self.column = self._choose_vector(driver.address.options.get("column"))
+        self.dim = self.vector_columns[self.column][1]
+        self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
+        self.readers: ConnectionPool[Connection] = ConnectionPool(partial(_connect, driver.file))
+        self._opened = driver.identity(self.name)
 
     def _parse(self) -> None:
         self.id_column, self.has_numbers = "rowid", True
@@ -171,20 +293,25 @@ class SqliteVecDriver(Driver):
 
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
-        distance = self.address.options.get("distance") or self.vector_columns[self.column][2]
+        distance = self.driver.address.options.get("distance") or self.vector_columns[self.column][2]
         if distance not in ("l2", "ip", "cosine"):
             reason = f"vectors are compared by {distance}, which is not supported"
             raise UnsupportedStoreError(f"{self.location}: {reason}; say ?distance=l2 to take that")
         self.distance = cast("Distance", distance)
-        self.text, self.text_table, why = self._choose_text(self.address.options.get("text"))
-        sample = self._ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
+        self.text, self.text_table, why = self._choose_text(self.driver.address.options.get("text"))
+        sample = self.ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
         vectors = self._decoded(self.column, [vector for (vector,) in sample])
-        ((count,),) = self._ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
+        ((count,),) = self.ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
         remaining = ", ".join(name for name in self.vector_columns if name != self.column)
-        details = {"database": self.file.name, "table": self.name, "column": self.column, "distance": self.distance,
-                   "other_vectors": remaining}  # fmt: skip
-        notes, kind = (f"the ids are those of column {self.id_column}", why), f"vec0 float[{self.dim}]"
-        self.info = self.described(kind, count, vectors, details=details, notes=notes)
+        details = {
+            "database": self.driver.file.name,
+            "table": self.name,
+            "column": self.column,
+            "distance": self.distance,
+            "other_vectors": remaining,
+        }
+        notes = (f"the ids are those of column {self.id_column}", why)
+        self.info = described(self, f"vec0 float[{self.dim}]", count, vectors, details=details, notes=notes)
         return self.info
 
     def _choose_text(self, requested: str | None) -> tuple[str | None, str | None, str]:
@@ -209,8 +336,11 @@ class SqliteVecDriver(Driver):
 
     def _columns_beside(self) -> list[tuple[str, str, str, bool]]:
         """Return table, name and type of the columns of ordinary tables, and whether each alone is a table's key."""
-        prefixes = ("sqlite_", *(f"{name}_" for name in self.names()))  # in the latter the extension keeps its own
-        rows = self._ask(
+        prefixes = (
+            "sqlite_",
+            *(f"{name}_" for name in self.driver.names()),
+        )  # in the latter the extension keeps its own
+        rows = self.ask(
             "SELECT t.name, c.name, c.type, c.pk AND sum(c.pk) OVER (PARTITION BY t.name) = 1 FROM sqlite_master t "
             "JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.sql NOT LIKE 'create virtual%' "
             "ORDER BY t.name, c.cid"
@@ -220,36 +350,19 @@ class SqliteVecDriver(Driver):
     @property
     def key(self) -> str:
         """Database, table and column."""
-        return f"{self.file.absolute()}#{self.name}?column={self.column}"
+        return f"{self.driver.file.absolute()}#{self.name}?column={self.column}"
 
-    @property
-    def opened_as(self) -> str:
-        """Database, table and options."""
-        return f"{self.file.name}#{self.name}{options_text(self.address.options)}"
-
-    def version(self) -> Any:
+    def version(self, *, of_pages: bool = False) -> Any:
         """Return size, time and number of the database, and of its log of writes."""
-        with read_errors(self.file):
-            files = (self.file, self.file.with_name(f"{self.file.name}-wal"))
+        with read_errors(self.driver.file):
+            files = (self.driver.file, self.driver.file.with_name(f"{self.driver.file.name}-wal"))
             stats = [file.stat() for file in files if file.exists()]
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
-
-    def identity(self, name: str) -> Any:
-        """Return the number of the file, and the pages in it that the table's rows begin at."""
-        if not self.file.exists():
-            return None
-        with closing(_connect(self.file)) as connection:
-            return self._identity_in(connection, name)
-
-    def _identity_in(self, connection: Connection, name: str) -> Any:
-        listed = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks') ORDER BY 1"
-        begins = [list(row) for row in connection.execute(listed, (name,))]
-        return [self.file.stat().st_ino, begins] if begins else None
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
         columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
-        with self._readers.connection() as connection:
+        with self.readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
             while chunk := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
                 decoded = self._decoded(self.column, [row[-1] for row in chunk] if vectors else [])
@@ -281,7 +394,7 @@ class SqliteVecDriver(Driver):
         self, table: str, key: str, columns: Sequence[str], ids: Iterable[str]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield columns of rows by id."""
-        for doc_id, *values in self._ask(_look_up(table, key, columns), self._keys(ids)):
+        for doc_id, *values in self.ask(_look_up(table, key, columns), self._keys(ids)):
             yield str(doc_id), dict(zip(columns, values, strict=True))
 
     def _keys(self, ids: Iterable[str]) -> str:
@@ -290,8 +403,9 @@ class SqliteVecDriver(Driver):
             return json.dumps([int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)])
         return json.dumps(list(ids), ensure_ascii=False)
 
-    def _ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._readers.connection() as connection:
+    def ask(self, question: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return all rows of an answer."""
+        with self.readers.connection() as connection:
             return list(connection.execute(question, values))
 
     def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
@@ -308,141 +422,93 @@ class SqliteVecDriver(Driver):
                 )
         return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
 
-    # Serving.
-
-    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
-        """Search; `where` maps columns, or fields of a column `metadata` of JSON, to values.
-
-        The table's own search knows no auxiliary columns and at most 4,096 neighbours; beyond that, the distances of
-        all rows are sorted.
-        """
-        conditions, values, is_own = self._conditions(where)
-        if self.distance not in _FUNCTIONS:
-            raise UsageError(f"{self.location}: sqlite-vec cannot search by {self.distance}; leave out ?distance=")
-        key, column, table = f"v.{_quoted(self.id_column)}", f"v.{_quoted(self.column)}", f"{_quoted(self.name)} v"
-        if is_own and k <= 4_096 and self.distance == self.vector_columns[self.column][2]:
-            question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
-        else:
-            distance = f"{_FUNCTIONS[self.distance]}({column}, ?1)"
-            question = f"SELECT {key}, {distance} d FROM {table} WHERE true{conditions} ORDER BY d LIMIT ?2"  # noqa: S608
-        hits = []
-        for query in queries:
-            rows = self._ask(question, query.astype("<f4").tobytes(), k, *values)
-            distances = np.array([row[1] for row in rows], np.float64)
-            scores = distances**2 if self.distance == "l2" else 1 - distances
-            hits.append(as_hits([str(row[0]) for row in rows], scores))
-        return hits
-
-    @property
-    def has_own_index(self) -> bool:
-        """False where sqlite-vec has no function for the distance."""
-        return self.distance in _FUNCTIONS
-
-    def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
-        """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""
-        conditions, is_own, values = "", True, []
-        for position, (name, value) in enumerate(as_fields(self.info, where).items()):
-            if not isinstance(value, str | int | float | bool | None):
-                raise UsageError(f"{self.location}: the filter has no text or number under {name!r}; give it one")
-            if name in self.columns and name != "metadata":
-                is_own = is_own and value is not None and name not in self.auxiliary
-                column = f"v.{_quoted(name)}"
-            elif "metadata" in self.columns:
-                is_own, path = False, "$." + json.dumps(name, ensure_ascii=False)
-                column = f"json_extract(v.metadata, '{path.replace(chr(39), chr(39) * 2)}')"
-            else:
-                have = ", ".join(self.columns) or "none"
-                raise UsageError(f"{self.location}: no column is called {name!r} as in the filter; there are {have}")
-            conditions += f" AND {column} {'=' if is_own else 'IS'} ?{position + 3}"
-            values.append(value)
-        return conditions, values, is_own
-
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
         update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
-        with closing(_connect(self.file, write=True)) as connection, _transaction(connection, self.file):
-            if self._identity_in(connection, self.name) != self._opened:
+        with closing(_connect(self.driver.file, write=True)) as connection, _transaction(connection, self.driver.file):
+            if self.driver.identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
             rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
             present = [key for (key,) in rows]
             connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
         return len(present)
 
-    # Writing.
+    @property
+    def search(self) -> SqliteVecSearch:
+        """The search of the table."""
+        return SqliteVecSearch(self)
 
-    def refuse_write(self, dim: int, old: Self | None) -> None:
-        """Refuse another name for a copy: views and triggers of the database name the table."""
-        if old is not None and self.name != old.name:
-            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {old.name}")
-
-    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
-        """Write a copy of the whole database with the table made again, or a database with one table."""
-        path = self.folder / ("store.db" if old is None else old.file.name)
-        has_others = self.shares_folder and path.exists()
-        for ending in () if has_others else ("", *SQLITE_JOURNALS):
-            path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-        columns, values = ["id", "content", "metadata", "embedding"], ["?"] * 4
-        distance = {"l2": "L2", "ip": "cosine"}[source.metric]
-        definition = (
-            f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
-            f"distance_metric={distance}, +content text, +metadata text)"
-        )
-        if old is not None:
-            columns = [old.id_column, *old.other_columns, old.column]
-            pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
-            definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)
-            elements = {column: _ELEMENTS[kind] for column, (kind, *_) in old.vector_columns.items()}
-            values = [
-                {"i1": "vec_int8(?)", "u1": "vec_bit(?)"}.get(elements.get(column, ""), "?") for column in columns
-            ]
-        insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(values)})"  # noqa: S608
-        written = 0
-        with closing(_connect(path, write=True)) as new:
-            if old is not None and not has_others:
-                with old._readers.connection() as reader, new.backup("main", reader, "main") as backup:
-                    backup.step()
-            # nothing is undone, as all is made anew if this fails; but of WAL the database itself takes note
-            if new.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
-                new.execute("PRAGMA journal_mode = OFF").fetchall()
-            new.execute("PRAGMA synchronous = OFF")
-            with _transaction(new, path):
-                new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
-                new.execute(definition)
-                for page in pages:
-                    rows = page.raw or (
-                        (document.id, document.text if source.has_texts else None, metadata_as_json(document))
-                        for document in page.documents
-                    )
-                    contents = (vector.astype("<f4").tobytes() for vector in page.vectors)
-                    new.executemany(insert, ((*row, content) for row, content in zip(rows, contents, strict=True)))
-                    written += len(page.ids)
-            ((count,),) = new.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchall()  # noqa: S608
-        self.check_count(written, cast("int", count))
-        self.sync()
-        if old is None and source.metric == "ip" and source.details.get("distance") != "cosine":
-            return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
-        return []
-
-    # Switching.
-
-    def refuse_folders(self, new: Self) -> None:
-        """Refuse databases of which one was written to beside the table: that would be lost."""
-        for old_row, new_row in zip_longest(self._other_tables(), new._other_tables()):
-            if old_row != new_row:
-                raise UsageError(
-                    f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
-                    "was written to since it was copied; sync the new database with the old, audit it, and switch again"
-                )
-
-    def _other_tables(self) -> Iterator[tuple[str, Any]]:
+    def other_tables(self) -> Iterator[tuple[str, Any]]:
         """Yield all in the database but tables of vectors: definitions and rows, each with its table."""
-        names = self.names()
-        for table, sql in self._ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):
+        names = self.driver.names()
+        for table, sql in self.ask("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name"):
             if table not in names and not table.startswith(tuple(f"{name}_" for name in names)):
                 yield table, sql
         for table in dict.fromkeys(column[0] for column in self._columns_beside()):
-            with self._readers.connection() as connection:
+            with self.readers.connection() as connection:
                 yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
+
+
+class SqliteVecSearch(DatabaseSearch):
+    """The search of a table."""
+
+    rows: SqliteVecRows
+
+    def __init__(self, rows: SqliteVecRows) -> None:
+        super().__init__(rows)
+        # False where sqlite-vec has no function for the distance
+        self.has_own_index = rows.distance in _FUNCTIONS
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """DatabaseSearch; `where` maps columns, or fields of a column `metadata` of JSON, to values.
+
+        The table's own search knows no auxiliary columns and at most 4,096 neighbours; beyond that, the distances of
+        all rows are sorted.
+        """
+        rows = self.rows
+        conditions, values, is_own = self._conditions(where)
+        if rows.distance not in _FUNCTIONS:
+            raise UsageError(f"{rows.location}: sqlite-vec cannot search by {rows.distance}; leave out ?distance=")
+        key = f"v.{_quoted(rows.id_column)}"
+        column = f"v.{_quoted(rows.column)}"
+        table = f"{_quoted(rows.name)} v"
+        if is_own and k <= _MOST_NEIGHBOURS and rows.distance == rows.vector_columns[rows.column][2]:
+            question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
+        else:
+            distance = f"{_FUNCTIONS[rows.distance]}({column}, ?1)"
+            question = f"SELECT {key}, {distance} d FROM {table} WHERE true{conditions} ORDER BY d LIMIT ?2"  # noqa: S608
+        hits = []
+        for query in queries:
+            found = rows.ask(question, query.astype("<f4").tobytes(), k, *values)
+            distances = np.array([row[1] for row in found], np.float64)
+            scores = distances**2 if rows.distance == "l2" else 1 - distances
+            hits.append(as_hits([str(row[0]) for row in found], scores))
+        return hits
+
+    def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
+        """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""
+        conditions, is_own, values = "", True, []
+        for position, (name, value) in enumerate(as_fields(self.rows.info, where).items()):
+            if not isinstance(value, str | int | float | bool | None):
+                raise UsageError(f"{self.rows.location}: the filter has no text or number under {name!r}; give it one")
+            if name in self.rows.columns and name != "metadata":
+                is_own = is_own and value is not None and name not in self.rows.auxiliary
+                column = f"v.{_quoted(name)}"
+            elif "metadata" in self.rows.columns:
+                is_own, path = False, "$." + json.dumps(name, ensure_ascii=False)
+                column = f"json_extract(v.metadata, '{path.replace(chr(39), chr(39) * 2)}')"
+            else:
+                have = ", ".join(self.rows.columns) or "none"
+                raise UsageError(
+                    f"{self.rows.location}: no column is called {name!r} as in the filter; there are {have}"
+                )
+            conditions += f" AND {column} {'=' if is_own else 'IS'} ?{position + 3}"
+            values.append(value)
+        return conditions, values, is_own
+
+
+def _contents(page: Page) -> Iterator[bytes]:
+    return (vector.astype("<f4").tobytes() for vector in page.vectors)
 
 
 def _quoted(name: str) -> str:
@@ -504,7 +570,7 @@ def _is_database(path: Path) -> bool:
         with read_errors(path), open_file(path) as file:
             return file.read(16) == b"SQLite format 3\x00"
     try:
-        return bool(path.stat().st_size and _ask(path, "PRAGMA schema_version"))
+        return bool(path.stat().st_size and ask(path, "PRAGMA schema_version"))
     except import_client("apsw", "sqlite-vec").NotADBError:
         return False
 
@@ -512,10 +578,10 @@ def _is_database(path: Path) -> bool:
 def _tables(path: Path) -> dict[str, str]:
     """Return the definition of each table of vectors; no extension is needed to list them."""
     listed = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql LIKE 'create virtual%vec0%'"
-    return {name: definition for name, definition in _ask(path, listed) if _TABLE.fullmatch(definition)}
+    return {name: definition for name, definition in ask(path, listed) if _TABLE.fullmatch(definition)}
 
 
-def _ask(path: Path, question: str) -> list[Any]:
+def ask(path: Path, question: str) -> list[Any]:
     """Ask a database, by apsw if that is in use; first, SQLite undoes what a killed writer left half written.
 
     A process that closes a file loses all its locks on it: if apsw has some, nothing else may open the database, or a

@@ -60,8 +60,29 @@ FROM pg_class WHERE oid = %(oid)s AND relrowsecurity
 UNION ALL
 SELECT format('ALTER TABLE %%s FORCE ROW LEVEL SECURITY', %(new)s::text)
 FROM pg_class WHERE oid = %(oid)s AND relforcerowsecurity
+UNION ALL
+SELECT format('COMMENT ON TABLE %%s IS %%L', %(new)s::text, obj_description(%(oid)s::bigint::oid, 'pg_class'))
+WHERE obj_description(%(oid)s::bigint::oid, 'pg_class') IS NOT NULL
+UNION ALL
+SELECT format('ALTER TABLE %%s SET (%%s)', %(new)s::text, array_to_string(reloptions, ', '))
+FROM pg_class WHERE oid = %(oid)s AND reloptions IS NOT NULL
 """
-"""The statements that give a copy foreign keys, grants and row security."""
+"""The statements that give a copy what LIKE does not: foreign keys, grants, row security, comment and parameters."""
+_NOT_COPIED: Final = """
+SELECT format('rule %%s', rulename) FROM pg_rewrite WHERE ev_class = %(oid)s
+UNION ALL
+SELECT 'its partitions' FROM pg_class WHERE oid = %(oid)s AND relkind = 'p'
+UNION ALL
+SELECT 'that it is unlogged' FROM pg_class WHERE oid = %(oid)s AND relpersistence = 'u'
+UNION ALL
+SELECT 'its replica identity' FROM pg_class WHERE oid = %(oid)s AND relreplident <> 'd'
+UNION ALL
+SELECT format('its place in publication %%s', p.pubname)
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %(oid)s
+UNION ALL
+SELECT format('the comment of index %%s', x.relname) FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+WHERE i.indrelid = %(oid)s AND obj_description(x.oid, 'pg_class') IS NOT NULL
+"""
 _POINTING: Final = """
 SELECT conname, conrelid::regclass::text, conrelid <> confrelid FROM pg_constraint
 WHERE contype = 'f' AND confrelid = %s
@@ -250,6 +271,8 @@ def copy_rest(ask: Ask, source: Table, staging: Sequence[str], table: str) -> It
     triggers = "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal"
     if names := [row[0] for row in ask(triggers, [source.oid])]:
         yield f"the triggers of the table are not copied: create {', '.join(names)} on the new one"
+    if lacking := [row[0] for row in ask(_NOT_COPIED, {"oid": source.oid})]:
+        yield f"not copied of the table: {', '.join(lacking)}; see to that on the new one"
     if pointing:
         yield f"foreign keys of {', '.join(pointing)} go on leading to the old table"
 

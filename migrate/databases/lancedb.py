@@ -13,20 +13,30 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.driver import (
+    DatabaseRows,
+    DatabaseSearch,
+    Driver,
+    Page,
+    check_count,
+    described,
+    is_lossy,
+    require_folder,
+    sync_folder,
+)
+from migrate.databases.located import DatabaseTraits
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
-from migrate.stores.driver import Driver, Page, is_lossy
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
@@ -39,21 +49,22 @@ _SCATTERED: Final = 3_000
 
 
 class LanceDriver(Driver):
-    """A table at one version."""
+    """Tables in a folder."""
 
-    kind = "lancedb"
-    support = KindSupport(
-        "LanceDB",
-        ("lancedb:FOLDER#TABLE",),
-        "lancedb",
-        "all columns with types and nulls, order, schema metadata, float16 to float64, rows without a vector",
-        "older versions, the schema's embedding function; the number of partitions of an index",
+    traits = DatabaseTraits(
+        kind="lancedb",
+        support=KindSupport(
+            "LanceDB",
+            ("lancedb:FOLDER#TABLE",),
+            "lancedb",
+            "all columns with types and nulls, order, schema metadata, float16 to float64, rows without a vector",
+            "older versions, the schema's embedding function; the number of partitions of an index",
+        ),
+        collection="table",
+        name_rule=("[a-zA-Z0-9._-]+", "of a-z, A-Z, 0-9, '.', '_' and '-'"),
+        options=("distance", "id", "text", "vector", "version"),
+        has_servers=False,
     )
-    collection = "table"
-    name_rule = ("[a-zA-Z0-9._-]+", "of a-z, A-Z, 0-9, '.', '_' and '-'")
-    options = ("distance", "id", "text", "vector", "version")
-    has_servers = False
-    at_once = 4_096
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -74,48 +85,112 @@ class LanceDriver(Driver):
             return (self.folder / f"{name}.lance").stat().st_ino
         return None
 
-    # Reading.
+    def open_table(self, **options: Any) -> Any:
+        """Open the table, at its newest version."""
+        return _connect(self.folder, **options).open_table(self.name)
 
-    def open(self) -> None:
+    def open(self) -> LanceRows:
         """Open the newest version of the table, or the one that is asked for."""
-        self.require_folder()
+        require_folder(self)
         self.name = self.choose_name(self.names())
-        options = dict(self.address.options)
+        return LanceRows(self)
+
+    def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
+        """Write a table of documents."""
+        schema = _schema_of_documents(dim, source.metric)
+        self._write_table(name, schema, (_rows_of_documents(page, schema) for page in pages))
+        return []
+
+    def write_copy(self, name: str, dim: int, old: LanceRows, pages: Iterator[Page]) -> Iterable[str]:
+        """Write a table of one version with the columns and indexes of another."""
+        schema, remarks = old.new_schema(dim)
+        table = self._write_table(name, schema, (old.new_rows(page, schema) for page in pages))
+        for index, settings in old.indices:
+            is_of_vectors = index.columns[0] == old.vector
+            remarks += _index_again(table, index, settings, dim if is_of_vectors else None)
+        sync_folder(self)
+        return remarks
+
+    def _write_table(self, name: str, schema: Any, batches: Iterator[Any]) -> Any:
+        """Make a table anew, of batches of rows; return it."""
+        import pyarrow as pa
+
+        written = 0
+        failures = []
+
+        def counted() -> Iterator[Any]:
+            nonlocal written
+            try:
+                for batch in batches:
+                    written += batch.num_rows
+                    yield batch
+            except LeadMigrateError as error:  # of which LanceDB passes on the words alone
+                failures.append(error)
+                raise
+
+        reader = pa.RecordBatchReader.from_batches(schema, counted())
+        try:
+            table = _connect(self.folder).create_table(name, reader, mode="overwrite", on_bad_vectors="null")
+        except Exception as error:
+            raise (failures[0] if failures else error) from None
+        check_count(self.location, written, table.count_rows())
+        sync_folder(self)
+        return table
+
+
+class LanceRows(DatabaseRows):
+    """The rows of a table at one version."""
+
+    driver: LanceDriver
+    at_once = 4_096
+
+    def __init__(self, driver: LanceDriver) -> None:
+        super().__init__(driver)
+        options = dict(driver.address.options)
         version = options.pop("version", None)
         if version is not None and not version.isdecimal():
             raise UsageError(
                 f"{self.location}: the version {version!r} is not a number; say ?version=3, or leave it out"
             )
         self.asked_version = None if version is None else int(version)
-        refuse_endless_in(self.folder / f"{self.name}.lance")
-        self.table = self.open_table()
+        refuse_endless_in(driver.folder / f"{self.name}.lance")
+        self.table = driver.open_table()
         self.table.checkout(self.asked_version or self.table.version)
         self.schema = self.table.schema
         self.columns = _columns(self.schema)
         self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
-        self.asked: dict[str, Any] = options
+        self.options: dict[str, Any] = options
         with suppress(MalformedError):  # another program has written something else there
-            self.asked = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
-        if options.get("vector") is None and self.asked.get("vector") not in self.columns["vector"]:
-            self.asked.pop("vector", None)  # a column that was dropped since
+            self.options = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
+        if options.get("vector") is None and self.options.get("vector") not in self.columns["vector"]:
+            self.options.pop("vector", None)  # a column that was dropped since
         remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
-        names, named = self.columns["vector"], self.asked.get("vector")
+        named = self.options.get("vector")
+        names = self.columns["vector"]
         names = names if named in names else main_fields(names, self.fields.added())
         self.vector = choose(self.location, "vector", names, named, remedy)
         self.dim = self.schema.field(self.vector).type.list_size
-        self.id_column = self._choose_id(self.asked.get("id"))
+        self.id_column = self._choose_id(self.options.get("id"))
         self.has_text_ids = self.id_column in self.columns["text"]
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
         self.index = next(
             (candidate for candidate in self.indices if list(candidate[0].columns) == [self.vector]), None
         )
         self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
+        self.newest = self.table
+        """The newest version, whatever is written; one that was asked for, or has no ids, as it is."""
+        if self.id_column is not None and self.asked_version is None:
+            self.newest = driver.open_table(read_consistency_interval=timedelta(seconds=1))
+        self._scattered = 0
+        self._is_legacy: bool | None = None
+        self._rows_with_vector: NDArray[np.int64] | None = None
+        self._positions: dict[str, int] | None = None
 
     def describe(self) -> StoreInfo:
         """Describe the version."""
         texts = [name for name in self.columns["text"] if name != self.id_column]
-        self.text, why = choose_text(self.location, texts, self.asked.get("text"))
-        self.distance, notes = self._distance(self.asked.get("distance"))
+        self.text, why = choose_text(self.location, texts, self.options.get("text"))
+        self.distance, notes = self._distance(self.options.get("distance"))
         sample = self.table.search().where(self.has_vector).select([self.vector]).limit(64).to_arrow().column(0)
         notes += (why,)
         if self.id_column is None:
@@ -124,21 +199,19 @@ class LanceDriver(Driver):
         details |= {"vector": self.vector, "element": str(self.schema.field(self.vector).type.value_type)}
         details |= {"distance": self.distance, "text": self.text, "id": self.id_column}
         kind = "none" if self.index is None else str(self.index[0].index_type)
-        count, vectors = self.table.count_rows() - self.without_vector, _as_matrix(sample.combine_chunks(), self.dim)
-        return self.described(kind, count, vectors, details=details, notes=notes)
+        count = self.table.count_rows() - self.without_vector
+        vectors = _as_matrix(sample.combine_chunks(), self.dim)
+        return described(self, kind, count, vectors, details=details, notes=notes)
 
     @property
     def key(self) -> str:
         """Folder, table, and the columns of vectors and ids."""
-        return f"{self.folder.absolute()}#{self.name}?vector={self.vector}&id={self.id_column}"
+        return f"{self.driver.folder.absolute()}#{self.name}?vector={self.vector}&id={self.id_column}"
 
-    def version(self) -> Any:
-        """Return the newest version with its moment; of a version that was asked for, that one."""
-        return _version_of(self.open_table() if self.asked_version is None else self.table)
-
-    def read_version(self) -> Any:
-        """Return the version that was opened."""
-        return _version_of(self.table)
+    def version(self, *, of_pages: bool = False) -> Any:
+        """Return the newest version with its moment; of a version that was asked for, and of `pages`, that one."""
+        is_pinned = of_pages or self.asked_version is not None
+        return _version_of(self.table if is_pinned else self.driver.open_table())
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
@@ -187,25 +260,27 @@ class LanceDriver(Driver):
     def _take(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Return columns of some rows with their ids: at positions, or in the newest version if it may be read."""
         if at is None and self.id_column is None:
-            ids = [doc_id for doc_id in ids if doc_id in self._positions]
-            at = np.array([self._positions[doc_id] for doc_id in ids], np.int64)
+            position_of = self._position_of()
+            ids = [doc_id for doc_id in ids if doc_id in position_of]
+            at = np.array([position_of[doc_id] for doc_id in ids], np.int64)
         elif at is None:
-            ids, columns = self._possible(ids), list(dict.fromkeys([*columns, str(self.id_column)]))
-            if self._newest is not self.table:
-                self._newest.checkout_latest()
+            ids = self._possible(ids)
+            columns = list(dict.fromkeys([*columns, str(self.id_column)]))
+            if self.newest is not self.table:
+                self.newest.checkout_latest()
         if at is None:
             values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
             condition = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
-            rows = self._newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
+            rows = self.newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
             return self._ids_of(rows, range(0)), rows
-        offsets, positions = np.unique(self._rows_with_vector[at], return_inverse=True)
+        offsets, positions = np.unique(self._with_vector()[at], return_inverse=True)
         return ids, self._rows_at(offsets, columns).take(positions)
 
     def _rows_at(self, offsets: NDArray[np.int64], columns: list[str]) -> Any:
         """Return columns of the rows at some different positions of the table, which ascend."""
         import pyarrow as pa
 
-        if not len(offsets) or not self.is_legacy:
+        if not len(offsets) or not self.is_legacy():
             return self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
         start, stop = int(offsets[0]), int(offsets[-1]) + 1
         window = self.table.search().select(columns).offset(start).limit(stop - start)
@@ -217,38 +292,34 @@ class LanceDriver(Driver):
             start += batch.num_rows
         return pa.Table.from_batches(chosen)
 
-    @cached_property
     def is_legacy(self) -> bool:
-        """True if the files are of the format before 2.0, of which the client takes no rows by their positions."""
-        if not self.table.count_rows():
-            return False
-        try:
-            self.table.take_offsets([0]).select([self.vector]).to_arrow()
-        except Exception as error:
-            if "v1 files" not in str(error):
-                raise
-            return True
-        return False
+        """Return whether the files are of the format before 2.0, of which the client takes no rows by position."""
+        if self._is_legacy is None:
+            self._is_legacy = self.table.count_rows() > 0 and _takes_no_offsets(self.table, self.vector)
+        return self._is_legacy
 
-    @cached_property
-    def _rows_with_vector(self) -> NDArray[np.int64]:
-        """The numbers of the rows with a vector."""
-        if not self.without_vector:
-            return np.arange(self.table.count_rows())
-        valid = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in self._batches([self.vector])]
-        return np.flatnonzero(np.concatenate(valid))
+    def _with_vector(self) -> NDArray[np.int64]:
+        """Return the numbers of the rows with a vector."""
+        if self._rows_with_vector is None:
+            batches = self._batches([self.vector]) if self.without_vector else ()
+            valid = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in batches]
+            self._rows_with_vector = (
+                np.flatnonzero(np.concatenate(valid)) if valid else np.arange(self.table.count_rows())
+            )
+        return self._rows_with_vector
 
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        """The positions of ids that are the numbers of rows."""
-        return {str(row): position for position, row in enumerate(self._rows_with_vector.tolist())}
+    def _position_of(self) -> dict[str, int]:
+        """Return the positions of ids that are the numbers of rows."""
+        if self._positions is None:
+            self._positions = {str(row): position for position, row in enumerate(self._with_vector().tolist())}
+        return self._positions
 
     def _possible(self, ids: Iterable[str]) -> list[str]:
         """Return those ids that the column can hold."""
         return [doc_id for doc_id in ids if self.has_text_ids or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
 
     def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
-        if self.asked.get("made"):  # metadata is JSON in a column
+        if self.options.get("made"):  # metadata is JSON in a column
             try:
                 return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -256,10 +327,6 @@ class LanceDriver(Driver):
                     f"{self.location}: the metadata of {doc_id!r} is not a JSON object; write the table again"
                 ) from error
         return as_document(self.location, doc_id, fields, self.id_column, self.text)
-
-    def open_table(self, **options: Any) -> Any:
-        """Open the table, at its newest version."""
-        return _connect(self.folder, **options).open_table(self.name)
 
     def _choose_id(self, requested: str | None) -> str | None:
         columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
@@ -280,55 +347,6 @@ class LanceDriver(Driver):
             raise error(f"{self.location}: vectors are not compared by {word!r} here; say ?distance=l2, cosine or dot")
         return distance, ()
 
-    # Serving.
-
-    @cached_property
-    def _newest(self) -> Any:
-        """The newest version, whatever other processes write; a version that was asked for, or has no ids, as it is."""
-        if self.id_column is None or self.asked_version is not None:
-            return self.table
-        return self.open_table(read_consistency_interval=timedelta(seconds=1))
-
-    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
-        """Search; `where` is a condition in SQL."""
-        if where is not None and not isinstance(where, str):
-            raise UsageError(f'{self.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}')
-        searches = [self._by(query) for query in queries]
-        if self._is_lossy:  # the scores are then those of whole vectors
-            searches = [search.refine_factor(1) for search in searches]
-        if where is not None:
-            searches = [search.where(where, prefilter=True) for search in searches]
-        return [self._nearest(search, k) for search in searches]
-
-    @property
-    def _is_lossy(self) -> bool:
-        return self.index is not None and is_lossy(str(self.index[0].index_type))
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The factor by which more candidates are compared by whole vectors, or the partitions to look into."""
-        if self._is_lossy:
-            return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
-        return None if self.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
-
-    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
-        """Search, with another value of the setting where one is given."""
-        searches = [self._by(query) for query in queries]
-        if effort is not None:
-            name = "refine_factor" if self._is_lossy else "nprobes"
-            searches = [getattr(search, name)(effort) for search in searches]
-        return [self._nearest(search, k) for search in searches]
-
-    def _by(self, query: Vectors) -> Any:
-        search = self._newest.search(query, vector_column_name=self.vector, query_type="vector")
-        return search.distance_type("dot" if self.distance == "ip" else self.distance)
-
-    def _nearest(self, search: Any, k: int) -> Hits:
-        ids = self.id_column or "_rowoffset"
-        rows = search.select(["_distance", ids]).limit(k).to_arrow()
-        distances = rows["_distance"].to_numpy().astype(np.float64)
-        return as_hits([*map(str, rows[ids].to_pylist())], distances if self.distance == "l2" else 1 - distances)
-
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one version. LanceDB moves the rows to the end of the table.
 
@@ -337,7 +355,7 @@ class LanceDriver(Driver):
         """
         import pyarrow as pa
 
-        if self._newest is self.table:
+        if self.newest is self.table:
             reason = "a table without a column of ids" if self.id_column is None else "an older version"
             raise StoreError(f"{self.location}: vectors cannot be put into {reason}; open the table by its ids")
         ids = self._possible(new)
@@ -350,62 +368,34 @@ class LanceDriver(Driver):
             numbers = f"{kind.value_type} does not hold numbers as large as those for document {ids[beyond[0]]!r}"
             raise StoreError(f"{self.location}: {numbers}; nothing was written")
         rows = pa.table({self.id_column: pa.array(ids).cast(key), self.vector: vectors})
-        self._newest.checkout_latest()
-        merge = self._newest.merge_insert(self.id_column)
+        self.newest.checkout_latest()
+        merge = self.newest.merge_insert(self.id_column)
         merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
         count = int(merge.execute(rows).num_updated_rows)
         self._scattered += count
-        if self._scattered >= max(0.02 * self._newest.count_rows(), _SCATTERED):
+        if self._scattered >= max(0.02 * self.newest.count_rows(), _SCATTERED):
             self._scattered = 0
             with suppress(Exception):  # another program may commit meanwhile; it is done the next time
-                self._newest.optimize(cleanup_older_than=timedelta(days=36_500))
+                self.newest.optimize(cleanup_older_than=timedelta(days=36_500))
         return count
 
-    _scattered = 0
+    @property
+    def search(self) -> LanceSearch:
+        """The search of the table."""
+        return LanceSearch(self)
 
     @property
     def fields(self) -> LanceFields:
         """The columns."""
         return LanceFields(self)
 
-    # Writing.
-
-    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
-        """Write a table of one version, and the indexes of the old one."""
+    def new_schema(self, dim: int) -> tuple[Any, list[str]]:
+        """Return the table's schema with vectors of another dimension, and remarks."""
         import pyarrow as pa
 
-        remarks: list[str] = []
-        schema = _schema_of_documents(dim, source.metric) if old is None else old._schema(dim, remarks)
-        written, failures = 0, []
-
-        def batches() -> Iterator[Any]:
-            nonlocal written
-            try:
-                for page in pages:
-                    batch = _rows_of_documents(page, schema) if old is None else old._rows(page, schema)
-                    written += batch.num_rows
-                    yield batch
-            except LeadMigrateError as error:  # of which LanceDB passes on the words alone
-                failures.append(error)
-                raise
-
-        reader = pa.RecordBatchReader.from_batches(schema, batches())
-        try:
-            table = _connect(self.folder).create_table(name, reader, mode="overwrite", on_bad_vectors="null")
-        except Exception as error:
-            raise (failures[0] if failures else error) from None
-        for index, settings in () if old is None else old.indices:
-            is_of_vectors = old is not None and index.columns[0] == old.vector
-            remarks += _index_again(table, index, settings, dim if is_of_vectors else None)
-        self.check_count(written, table.count_rows())
-        self.sync()
-        return remarks
-
-    def _schema(self, dim: int, remarks: list[str]) -> Any:
-        """Return the table's schema with vectors of another dimension."""
-        import pyarrow as pa
-
-        old, at = self.schema.field(self.vector), self.schema.get_field_index(self.vector)
+        remarks = []
+        old = self.schema.field(self.vector)
+        at = self.schema.get_field_index(self.vector)
         if pa.types.is_float16(old.type.value_type):
             remarks.append(f"the vectors are rounded to half precision, as column {self.vector} has it")
         kind = pa.list_(old.type.value_type, dim)
@@ -416,12 +406,12 @@ class LanceDriver(Driver):
                 "the embedding function that the old table names is not in the new one, as it belongs to the old "
                 "model; give the table that of the new model, or queries as vectors"
             )
-        options = {**self.asked, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.asked
+        options = {**self.options, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.options
         if options:
             metadata[_OWN] = json.dumps(options, sort_keys=True).encode()
-        return schema.with_metadata(metadata or None)
+        return schema.with_metadata(metadata or None), remarks
 
-    def _rows(self, page: Page, schema: Any) -> Any:
+    def new_rows(self, page: Page, schema: Any) -> Any:
         """Return the rows of a page with its new vectors; those without one stay without."""
         import pyarrow as pa
 
@@ -439,35 +429,83 @@ class LanceDriver(Driver):
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
+class LanceSearch(DatabaseSearch):
+    """The search of a table."""
+
+    rows: LanceRows
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """DatabaseSearch; `where` is a condition in SQL."""
+        if where is not None and not isinstance(where, str):
+            raise UsageError(
+                f'{self.rows.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}'
+            )
+        searches = [self._by(query) for query in queries]
+        if self._is_lossy:  # the scores are then those of whole vectors
+            searches = [search.refine_factor(1) for search in searches]
+        if where is not None:
+            searches = [search.where(where, prefilter=True) for search in searches]
+        return [self._nearest(search, k) for search in searches]
+
+    @property
+    def _is_lossy(self) -> bool:
+        return self.rows.index is not None and is_lossy(str(self.rows.index[0].index_type))
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The factor by which more candidates are compared by whole vectors, or the partitions to look into."""
+        if self._is_lossy:
+            return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
+        return None if self.rows.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """DatabaseSearch, with another value of the setting where one is given."""
+        searches = [self._by(query) for query in queries]
+        if effort is not None:
+            name = "refine_factor" if self._is_lossy else "nprobes"
+            searches = [getattr(search, name)(effort) for search in searches]
+        return [self._nearest(search, k) for search in searches]
+
+    def _by(self, query: Vectors) -> Any:
+        search = self.rows.newest.search(query, vector_column_name=self.rows.vector, query_type="vector")
+        return search.distance_type("dot" if self.rows.distance == "ip" else self.rows.distance)
+
+    def _nearest(self, search: Any, k: int) -> Hits:
+        ids = self.rows.id_column or "_rowoffset"
+        rows = search.select(["_distance", ids]).limit(k).to_arrow()
+        distances = rows["_distance"].to_numpy().astype(np.float64)
+        return as_hits([*map(str, rows[ids].to_pylist())], distances if self.rows.distance == "l2" else 1 - distances)
+
+
 class LanceFields(FieldFolders, VectorFields):
     """The columns of a table."""
 
-    def __init__(self, driver: LanceDriver) -> None:
-        self._driver = driver
-        super().__init__(driver.folder / FIELDS / quote(driver.name, safe=""))
+    def __init__(self, rows: LanceRows) -> None:
+        self._rows = rows
+        super().__init__(rows.driver.folder / FIELDS / quote(rows.name, safe=""))
 
     def names(self) -> Collection[str]:
         """Return the columns."""
-        return {*self._driver.schema.names}
+        return {*self._rows.schema.names}
 
     def refuse(self, name: str, dim: int | None) -> None:
         """Refuse a table whose rows are known by their numbers alone, an older version, and legacy files."""
-        driver = self._driver
-        if driver.id_column is None or driver.asked_version is not None:
-            reason = "has no column of ids" if driver.id_column is None else "is an older version"
-            raise UsageError(f"{driver.location}: the table {reason}, so that no column is added to it; translate to a "
+        rows = self._rows
+        if rows.id_column is None or rows.asked_version is not None:
+            reason = "has no column of ids" if rows.id_column is None else "is an older version"
+            raise UsageError(f"{rows.location}: the table {reason}, so that no column is added to it; translate to a "
                              "new store (-o) instead")  # fmt: skip
-        if driver.is_legacy:
+        if rows.is_legacy():
             reason = "the table is in files of the format before 2.0, and LanceDB adds no column to those"
-            raise UsageError(f"{driver.location}: {reason}; translate to a new store (-o) instead")
+            raise UsageError(f"{rows.location}: {reason}; translate to a new store (-o) instead")
 
     def caution(self, dim: int) -> str | None:
         """Tell of programs that name no column: LanceDB chooses one by the length of a query."""
-        driver = self._driver
-        if dim != driver.dim:
+        rows = self._rows
+        if dim != rows.dim:
             return None
         return (
-            f"programs that search {driver.name} must name the column {driver.vector!r} from now on, as LanceDB does "
+            f"programs that search {rows.name} must name the column {rows.vector!r} from now on, as LanceDB does "
             f"not choose between two of {dim} dimensions"
         )
 
@@ -475,7 +513,7 @@ class LanceFields(FieldFolders, VectorFields):
         """Return the type of a column of vectors like the one that is read."""
         import pyarrow as pa
 
-        return pa.list_(self._driver.schema.field(self._driver.vector).type.value_type, dim)
+        return pa.list_(self._rows.schema.field(self._rows.vector).type.value_type, dim)
 
     def as_kept(self, vectors: Vectors) -> Vectors:
         """Return vectors in the precision of the columns."""
@@ -486,32 +524,32 @@ class LanceFields(FieldFolders, VectorFields):
         """Add a column, and fill it a batch a version; LanceDB moves the rows to the end of the table."""
         import pyarrow as pa
 
-        driver = self._driver
-        table = driver.open_table()
-        key = driver.schema.field(driver.id_column).type
+        rows = self._rows
+        table = rows.driver.open_table()
+        key = rows.schema.field(rows.id_column).type
         if name not in table.schema.names:
             table.add_columns(pa.field(name, self._type(dim)))
         for ids, vectors in batches:
-            rows = pa.table({driver.id_column: pa.array(ids).cast(key), name: _as_column(vectors, self._type(dim))})
-            merge = table.merge_insert(driver.id_column).when_matched_update_all(where=f"target.{driver.has_vector}")
-            merge.execute(rows)
+            new = pa.table({rows.id_column: pa.array(ids).cast(key), name: _as_column(vectors, self._type(dim))})
+            merge = table.merge_insert(rows.id_column).when_matched_update_all(where=f"target.{rows.has_vector}")
+            merge.execute(new)
         with suppress(Exception):  # another program may commit meanwhile; small files are no harm
             table.optimize(cleanup_older_than=timedelta(days=36_500))
         remarks: list[str] = []
-        if driver.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
-            remarks = _index_again(table, *driver.index, dim, column=name)
-        sync_tree(driver.folder)
+        if rows.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
+            remarks = _index_again(table, *rows.index, dim, column=name)
+        sync_tree(rows.driver.folder)
         return remarks
 
     def drop(self, name: str) -> None:
         """Drop a column with its indexes."""
-        table = self._driver.open_table()
+        table = self._rows.driver.open_table()
         if name in table.schema.names:
             for index in table.list_indices():
                 if list(index.columns) == [name]:
                     table.drop_index(index.name)
             table.drop_columns([name])
-            sync_tree(self._driver.folder)
+            sync_tree(self._rows.driver.folder)
         self.forget(name)
 
 
@@ -523,6 +561,16 @@ def _connect(folder: Path, **options: Any) -> Any:
 
 def _tables_in(path: Path) -> list[str]:
     return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
+
+
+def _takes_no_offsets(table: Any, column: str) -> bool:
+    try:
+        table.take_offsets([0]).select([column]).to_arrow()
+    except Exception as error:
+        if "v1 files" not in str(error):
+            raise
+        return True
+    return False
 
 
 def _version_of(table: Any) -> Any:

@@ -16,20 +16,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.databases.clients import ClientDriver, ClientNames, ClientRows, FolderCopy, sqlite_database
+from migrate.databases.driver import (
+    READ_AT_ONCE,
+    Companions,
+    DatabaseSearch,
+    Page,
+    check_count,
+    clear_folder,
+    described,
+    in_parts,
+)
+from migrate.databases.located import DatabaseTraits
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import SQLITE_JOURNALS, output_errors
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
-from migrate.stores.clients import ClientDriver, FolderCopy
 from migrate.stores.documents.base import LOOKED_AT, longest_first
-from migrate.stores.driver import Page, in_parts
 from migrate.stores.kept import keep
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
@@ -56,30 +66,48 @@ _EARLIER_NAMES: Final = {
     "hnsw:M": "max_neighbors",
 }
 """Keys of the metadata of a collection by which Chroma before 1.0 set up its index, and their names today."""
+_LABELS: Final = {
+    "space": "distance",
+    "max_neighbors": "hnsw_m",
+    "ef_construction": "ef_construction",
+    "ef_search": "ef_search",
+}
+"""Settings of an index, and what they are called in the details of a store."""
 _PAGE: Final = 4_096
+_PAGE_BYTES: Final = 64 << 20
+"""Bytes of vectors that are read at a time."""
+_OBJECT_BYTES: Final = 32
+"""Bytes of a number that is read, which is an object of Python's until it is in an array."""
+_REQUEST_BYTES: Final = 8 << 20
+"""Bytes of vectors in a request."""
+_NUMBER_BYTES: Final = 24
+"""Bytes of a number of a vector in JSON, at most."""
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
 
 
 class ChromaDriver(ClientDriver):
-    """A collection; `handle` is Chroma's own object for it."""
+    """Collections in a folder or on a server."""
 
-    kind = "chroma"
-    support = KindSupport(
-        "Chroma",
-        ("chroma:FOLDER#COLLECTION", "chroma+http://HOST:8000#COLLECTION"),
-        "chroma",
-        "ids, documents, metadata with types, URIs, collection metadata, HNSW parameters, embedding function's name",
-        "sparse indexes and schemas of one's own; a server counts no changes",
-        "bounded on a server; a folder as its client holds it",
+    traits = DatabaseTraits(
+        kind="chroma",
+        support=KindSupport(
+            "Chroma",
+            ("chroma:FOLDER#COLLECTION", "chroma+http://HOST:8000#COLLECTION"),
+            "chroma",
+            "ids, documents, metadata with types, URIs, collection metadata, HNSW parameters, embedding function's "
+            "name",
+            "sparse indexes and schemas of one's own; a server counts no changes",
+            "bounded on a server; a folder as its client holds it",
+        ),
+        name_rule=(
+            "[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]",
+            "3 to 512 of a-z, A-Z, 0-9, '.', '_' and '-', of which the first and the last are letters or digits",
+        ),
+        options=(*_TENANT, _TEXT),
+        write_options=tuple(_TENANT),
     )
-    name_rule = (
-        "[a-zA-Z0-9][a-zA-Z0-9._-]{1,510}[a-zA-Z0-9]",
-        "3 to 512 of a-z, A-Z, 0-9, '.', '_' and '-', of which the first and the last are letters or digits",
-    )
-    options = (*_TENANT, _TEXT)
-    write_options = tuple(_TENANT)
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
@@ -89,17 +117,12 @@ class ChromaDriver(ClientDriver):
     @property
     def server(self) -> str:
         """The location without the name, but with tenant and database."""
-        return super().server + options_text(self._named_tenant)
+        return super().server + options_text(_named_tenant(self.address))
 
     @property
     def tenant(self) -> dict[str, str]:
         """Tenant and database, as the client takes them."""
-        return {**_TENANT, **self._named_tenant}
-
-    @property
-    def _named_tenant(self) -> dict[str, str]:
-        """Tenant and database as far as the location names them."""
-        return {name: value for name, value in self.address.options.items() if name in _TENANT}
+        return {**_TENANT, **_named_tenant(self.address)}
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or CHROMA_API_KEY."""
@@ -107,14 +130,12 @@ class ChromaDriver(ClientDriver):
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
-        if not self.is_server:
-            return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
-        return sorted(collection.name for collection in self._listed())
+        return sorted(collection.name for collection in self.listed()) if self.is_server else self._on_disk().names()
 
-    def _listed(self) -> list[Any]:
+    def listed(self) -> list[Any]:
         """Return the collections of the server, as Chroma's own objects."""
         collections: list[Any] = []
-        while page := self.client.list_collections(limit=self.at_once, offset=len(collections)):
+        while page := self.client.list_collections(limit=READ_AT_ONCE, offset=len(collections)):
             collections += page
         return collections
 
@@ -133,30 +154,25 @@ class ChromaDriver(ClientDriver):
             return AuthenticationError(f"{location}: the server refused ({message}); set CHROMA_API_KEY")
         return RemoteError(f"{location}: the server of Chroma failed: {message}; check that it runs")
 
-    # Reading.
-
     def require_folder(self) -> None:
         """Make sure that the folder is one of Chroma 0.4 or later; of an earlier one, say what can be read."""
         refuse_old_chroma(self.folder)
         super().require_folder()
 
-    def open(self) -> None:
+    def open(self) -> ChromaRows:
         """Find the collection; a folder is copied."""
         names = self.names()
-        if self.is_server and self.name not in names and self.switched_with(self.name) is not None:
+        is_missing = self.is_server and self.name not in names
+        if is_missing and self.server_names.switched_with(self.name) is not None:
             raise StoreError(f"{self.location}: a switch was interrupted; run `switch` or `rollback` to finish it")
-        self.name = self.collection_name = self.choose_name(names)
-        self.handle = self._find(self.name)
-        self.id = str(self.handle.id)
-        self.configuration = dict(self.handle._model.configuration_json)
-        self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
-        if "hnsw" in self.configuration:
-            self.configuration["hnsw"] = _index_in_use(self.configuration["hnsw"], self.metadata)
-        self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
-        manifest = self.manifest()
-        noted = Address.parse(f"#{(manifest.store.index or '') if manifest else ''}").options
-        if _TEXT in noted:
-            self.address = replace(self.address, options={_TEXT: noted[_TEXT], **self.address.options})
+        self.name = self.choose_name(names)
+        self.collection_name = self.name
+        return ChromaRows(self)
+
+    @property
+    def server_names(self) -> ChromaNames:
+        """The collections."""
+        return ChromaNames(self)
 
     @property
     def opened_as(self) -> str:
@@ -164,31 +180,250 @@ class ChromaDriver(ClientDriver):
         text = self.address.options.get(_TEXT)
         return self.name + options_text({} if text is None else {_TEXT: text})
 
+    def identity(self, name: str) -> Any:
+        """Return the id of the collection."""
+        if self.is_server:
+            collection_id = self.find(name)
+            return None if collection_id is None else str(collection_id.id)
+        return self._on_disk().identity(name)
+
+    def _on_disk(self) -> ChromaFolder:
+        """Return the folder as it lies on the disk."""
+        self.require_folder()
+        return ChromaFolder(self.folder, self.location, self.tenant)
+
+    def find(self, name: str) -> Any:
+        """Return the collection that has a name; None if there is none."""
+        client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
+        try:
+            return client.get_collection(name, embedding_function=None)
+        except absent:
+            return None
+
+    def files(self) -> Collection[str]:
+        """Return what Chroma writes, and the folder of manifests of single collections."""
+        names = [path.name for path in self.folder.iterdir()]
+        pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
+        return {*filter(pattern.fullmatch, names), *journals}
+
+    def versions(self) -> dict[str, Any]:
+        """Return what Chroma counts up with each write to the collection."""
+        version = self._on_disk().version(self.name)
+        return {} if version is None else {self.name: version}
+
+    def is_in(self, copy: FolderCopy) -> bool:
+        """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
+        stored = self._on_disk()
+        version = stored.version(self.name)
+        if version is None or version != ChromaFolder(copy.folder, self.location, self.tenant).version(self.name):
+            return False
+        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+            self.copy_to(copy.folder, stored.segments(self.name))
+            copy.versions[self.name] = version
+            return stored.version(self.name) == version
+        return False
+
+    def stored(self) -> Iterable[Path]:
+        """Return the database, and the segments of the collection."""
+        return [*self._on_disk().segments(self.name), self.folder / _DATABASE]
+
+    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
+        """Return Chroma's client of a folder, which writes to it, and what ends it."""
+        module = import_client("chromadb", "chroma")
+        settings = module.config.Settings(anonymized_telemetry=False)
+        stored = ChromaFolder(folder, self.location, self.tenant)
+        before = stored.migrations()
+        client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+        # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
+        if stored.migrations() != before:
+            client.close()
+            client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+        return client, client.close
+
+    def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
+        """Write records of documents."""
+        absent: set[str] = set()
+        as_json: set[str] = set()
+        batches = (
+            ([_as_record(it, absent, as_json, has_text=source.has_texts) for it in page.documents], page.vectors)
+            for page in pages
+        )
+        self._write_records(name, dim, {"hnsw": {"space": source.metric}}, {}, batches)
+        return _remarks(absent, as_json)
+
+    def write_copy(self, name: str, dim: int, old: ChromaRows, pages: Iterator[Page]) -> Iterable[str]:
+        """Write the configuration and records of another collection."""
+        batches = ((page.raw, page.vectors) for page in pages)
+        self._write_records(name, dim, old.settings(), old.metadata, batches)
+        function = old.function.get("name")
+        if not function:
+            return []
+        remark = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
+        return [f"{remark} embedded by it; give it vectors of the new model, or name its function"]
+
+    def _write_records(
+        self,
+        name: str,
+        dim: int,
+        configuration: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        batches: Iterable[tuple[Sequence[_Record], Vectors]],
+    ) -> None:
+        """Make a collection anew, with records and their vectors."""
+        token = {_OWN: name[-32:]} if self.is_server else {}
+        metadata = {**metadata, **token}
+        written = 0
+        clear_folder(self)
+        with self.written_client() as client:
+            if self.is_server and self.identity(name) is not None:
+                self.delete(name)
+            with _known_functions():
+                collection = client.create_collection(
+                    name, configuration=configuration, metadata=metadata or None, embedding_function=None
+                )
+            at_once = min(client.get_max_batch_size(), max(_REQUEST_BYTES // (_NUMBER_BYTES * dim), 1), READ_AT_ONCE)
+            for records, new in batches:
+                for chunk, vectors in zip(in_parts(records, at_once), in_parts(new, at_once), strict=True):
+                    _add(collection, chunk, vectors)
+                    if self.is_server:
+                        _remove_inherited(collection, chunk)
+                written += len(records)
+            count = collection.count()
+        check_count(self.location, written, count)
+
+    def delete(self, name: str) -> None:
+        """Delete a collection; the records with lists go before, as Chroma would leave these to new records."""
+        collection = self.find(name)
+        offset = 0
+        while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
+            pairs = zip(page["ids"], page["metadatas"], strict=True)
+            ids = [
+                doc_id for doc_id, fields in pairs if any(isinstance(value, list) for value in (fields or {}).values())
+            ]
+            if ids:
+                collection.delete(ids=ids)
+            offset += len(page["ids"]) - len(ids)
+        self.client.delete_collection(name)
+
+    def prepare_switch(self, old: ChromaRows, new: ChromaRows) -> None:
+        """Let the new collection name a function of its own model, or none, if it names that of the old one."""
+        registered = new.function if new.function.get("type") == "known" else None
+        if registered is None or registered != old.function:
+            return
+        manifest = new.companions.manifest()
+        function = _named_function(_function_of(manifest.model if manifest else None, registered))
+        with self.written_client() as client, _known_functions():
+            # `Collection.modify` would refuse, after it was done, a function of another name
+            client.get_collection(self.name, embedding_function=None)._client._modify(
+                id=new.handle.id, new_configuration={"embedding_function": function}, **self.tenant
+            )
+
+
+class ChromaFolder:
+    """A folder of Chroma by its database alone, which no client opens; `location` is for messages."""
+
+    def __init__(self, folder: Path, location: str, tenant: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._location = location
+        self._tenant = tenant
+
+    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
+        with sqlite_database(self._folder / _DATABASE, self._location) as connection:
+            return connection.execute(question, values).fetchall()
+
+    def names(self) -> list[str]:
+        """Return the names of all collections, sorted."""
+        return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
+
+    def identity(self, name: str) -> str | None:
+        """Return the id of a collection; None if there is none."""
+        question = "SELECT id FROM collections WHERE name = ?"
+        values = [name]
+        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
+            question = (
+                "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
+                "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
+            )
+            values += self._tenant.values()
+        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
+
+    def version(self, name: str) -> list[Any] | None:
+        """Return what changes with each write to a collection; None if there is none."""
+        collection = self.identity(name)
+        if collection is None:
+            return None
+        pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
+        # not the largest by SQLite, to which any blob is larger than any number
+        applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
+        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
+        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
+        metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
+        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
+        return [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
+
+    def segments(self, name: str) -> list[Path]:
+        """Return the files of the segments of a collection."""
+        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(name) or "")
+        return [path for (segment,) in segments for path in (self._folder / segment).rglob("*") if not path.is_dir()]
+
+    def migrations(self) -> int:
+        """Return how many changes of its tables the database has been through; 0 if it is new."""
+        if not (self._folder / _DATABASE).exists():
+            return 0
+        ((count,),) = self._ask("SELECT count(*) FROM migrations")
+        return int(count)
+
+
+class ChromaRows(ClientRows):
+    """The records of a collection; `handle` is Chroma's own object for it."""
+
+    driver: ChromaDriver
+
+    def __init__(self, driver: ChromaDriver) -> None:
+        super().__init__(driver)
+        self.handle = driver.find(self.name)
+        self.id = str(self.handle.id)
+        self.configuration = dict(self.handle._model.configuration_json)
+        self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
+        if "hnsw" in self.configuration:
+            self.configuration["hnsw"] = _index_in_use(self.configuration["hnsw"], self.metadata)
+        self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
+        manifest = self.companions.manifest()
+        opened_as = None if manifest is None else manifest.store.index
+        noted = Address.parse(f"#{opened_as or ''}").options
+        if _TEXT in noted:
+            driver.address = replace(driver.address, options={_TEXT: noted[_TEXT], **driver.address.options})
+
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
         self.distance = self.index.get("space") or "l2"
         sample = np.asarray(self.handle.get(limit=64, include=["embeddings"])["embeddings"], np.float32)
         self.dim = self.handle._model.dimension or (sample.shape[1] if len(sample) else 0)
-        count, function = self.handle.count(), self._function.get("name")
+        count = self.handle.count()
+        function = self.function.get("name")
         details: dict[str, str | int | None] = {"collection": self.name}
-        labels = {"space": "distance", "max_neighbors": "hnsw_m", "ef_construction": "ef_construction",
-                  "ef_search": "ef_search"}  # fmt: skip
-        details |= {label: self.index.get(key) for key, label in labels.items()}
+        details |= {label: self.index.get(key) for key, label in _LABELS.items()}
         details["embedding_function"] = function
         remark = f"the collection names the embedding function {function}, which stays as it is in a new store"
         has_texts, notes = self._find_texts(count)
         details["text"] = self.text
-        return self.described(
-            "SPANN" if self.configuration.get("spann") else "HNSW", count, sample,
-            details=details, notes=notes if function is None else (remark, *notes), has_texts=has_texts,
-        )  # fmt: skip
+        return described(
+            self,
+            "SPANN" if self.configuration.get("spann") else "HNSW",
+            count,
+            sample,
+            details=details,
+            notes=notes if function is None else (remark, *notes),
+            has_texts=has_texts,
+        )
 
     def _find_texts(self, count: int) -> tuple[bool, tuple[str, ...]]:
         """Find where the texts are: in the field that is named, in the documents, else in a field with a usual name.
 
         Sets `text`, and returns whether there are texts, with notes.
         """
-        requested = self.address.options.get(_TEXT)
+        requested = self.driver.address.options.get(_TEXT)
         texts = (text for page in self._pages(["documents"]) for text in page["documents"])
         if requested is None and (not count or any(text is not None for text in texts)):
             return True, ()
@@ -206,40 +441,18 @@ class ChromaDriver(ClientDriver):
         return True, (why,)
 
     @property
-    def _function(self) -> Mapping[str, Any]:
+    def function(self) -> Mapping[str, Any]:
         """The collection's own record of its embedding function."""
         return self.configuration.get("embedding_function") or {}
 
     @property
     def key(self) -> str:
         """Place, name, tenant and database."""
-        return f"{self.whole_place}#{self.name}{options_text(self.tenant)}"
+        return f"{self.driver.whole_place}#{self.name}{options_text(self.driver.tenant)}"
 
     def records(self) -> Iterator[Any]:
         """Read all but the vectors."""
         return (record for page in self._pages(_FIELDS) for record in _records(page))
-
-    def identity(self, name: str) -> Any:
-        """Return the id of the collection."""
-        if self.is_server:
-            collection_id = self._find(name)
-            return None if collection_id is None else str(collection_id.id)
-        question, values = "SELECT id FROM collections WHERE name = ?", [name]
-        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
-            question = (
-                "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
-                "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
-            )
-            values += self.tenant.values()
-        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
-
-    def _find(self, name: str) -> Any:
-        """Return the collection that has a name; None if there is none."""
-        client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
-        try:
-            return client.get_collection(name, embedding_function=None)
-        except absent:
-            return None
 
     def _pages(self, include: Sequence[str], at_once: int = _PAGE) -> Iterator[Mapping[str, Any]]:
         """Read all records as Chroma gives them, in bounded memory."""
@@ -251,8 +464,8 @@ class ChromaDriver(ClientDriver):
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read the records in Chroma's order."""
         include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
-        # a number is an object of Python's until it is in an array
-        at_once = min(_PAGE, max((64 << 20) // (32 * max(self.dim, 1)), 1)) if vectors else _PAGE
+        most = max(_PAGE_BYTES // (_OBJECT_BYTES * max(self.dim, 1)), 1)
+        at_once = min(_PAGE, most) if vectors else _PAGE
         for page in self._pages(include, at_once):
             yield Page(page["ids"], page["embeddings"], _records(page) if records else None)
 
@@ -272,40 +485,14 @@ class ChromaDriver(ClientDriver):
         records = self.handle.get(ids=[*ids], include=["embeddings"])
         return Page(records["ids"], records["embeddings"])
 
-    def successor(self, ending: str) -> str | None:
-        """Return a location on the same server, with its tenant and database."""
-        name = f"{self.name}-{ending}{options_text(self._named_tenant)}"
-        return f"{super().server}#{name}" if self.is_server else None
-
-    # Serving.
-
-    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
-        """Search; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
-        try:
-            condition = dict(where) if where else None
-            response = self.handle.query(query_embeddings=queries, n_results=k, where=condition, include=["distances"])
-        except (TypeError, ValueError) as error:
-            if where is None:
-                raise
-            raise UsageError(f"{self.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
-        return [
-            as_hits(ids, distances if self.distance == "l2" else 1 - np.array(distances, np.float64))
-            for ids, distances in zip(response["ids"], response["distances"], strict=True)
-        ]
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The candidates of the graph, which are a part of the collection: no search says how many."""
-        value = self.configuration.get("hnsw", {}).get("ef_search")
-        if value is None:
-            return None
-        code = 'collection.modify(configuration={"hnsw": {"ef_search": {}}})'
-        return SearchSetting("ef_search", value, max(value, self.handle.count()), code, is_stored=True)
-
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; of a folder, which this process has for itself from then on."""
-        with self.turn:
-            self.leave_copy()
+        with self.driver.turn:
+            copy = self.driver.leave_copy()
+            if copy is not None:
+                # kept until the last of the queries has ended that several threads ask of it
+                weakref.finalize(self.handle, id, copy)
+                self.handle = self.driver.find(self.name)
         count = 0
         for names in in_parts(list(new)):
             ids = self.handle.get(ids=names, include=[])["ids"]
@@ -314,144 +501,91 @@ class ChromaDriver(ClientDriver):
             count += len(ids)
         return count
 
-    def left_copy(self, copy: FolderCopy) -> None:
-        """Keep the copy until the last of the queries has ended that several threads ask of it."""
-        weakref.finalize(self.handle, id, copy)
-        self.handle = self._find(self.name)
-
-    # Folders.
-
-    def files(self) -> Collection[str]:
-        """Return what Chroma writes, and the folder of manifests of single collections."""
-        names = [path.name for path in self.folder.iterdir()]
-        pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
-        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
-        return {*filter(pattern.fullmatch, names), *journals}
-
-    def companion_folder(self) -> Path | None:
-        """Return the folder, or the one in it that belongs to this of several collections."""
-        return super().companion_folder() if self.is_server or not self._own_folder.is_dir() else self._own_folder
+    @property
+    def search(self) -> ChromaSearch:
+        """The search of the collection."""
+        return ChromaSearch(self)
 
     @property
-    def _own_folder(self) -> Path:
-        return self.folder / _OWN / self.id
+    def companions(self) -> ChromaCompanions:
+        """Its companions."""
+        return ChromaCompanions(self)
 
-    def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Write the manifest into the folder; if another collection's is there, into one inside."""
-        if not self.is_server and (self.folder / MANIFEST_NAME).exists() and self.manifest() is None:
-            with output_errors(self._own_folder):
-                self._own_folder.mkdir(parents=True, exist_ok=True)
-        return super().keep_manifest(manifest)
-
-    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
-        self.require_folder()
-        with self.database(self.folder / _DATABASE) as connection:
-            return connection.execute(question, values).fetchall()
-
-    def versions(self) -> dict[str, Any]:
-        """Return what Chroma counts up with each write to the collection."""
-        version = self._version_of(self.name)
-        return {} if version is None else {self.name: version}
-
-    def _version_of(self, name: str) -> list[Any] | None:
-        collection = self.identity(name)
-        pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
-        # not the largest by SQLite, to which any blob is larger than any number
-        applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
-        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
-        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
-        metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
-        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        version = [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
-        return None if collection is None else version
-
-    def is_in(self, copy: FolderCopy) -> bool:
-        """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
-        version = self._version_of(self.name)
-        copied = type(self)(str(copy.folder), replace(self.address, place=str(copy.folder)))
-        if version is None or version != copied._version_of(self.name):
-            return False
-        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
-            self.copy_to(copy.folder, (path for path in self.stored() if path.name != _DATABASE))
-            copy.versions[self.name] = version
-            return self._version_of(self.name) == version
-        return False
-
-    def stored(self) -> Iterable[Path]:
-        """Return the database, and the segments of the collection."""
-        question = "SELECT id FROM segments WHERE collection = ?"
-        segments = self._ask(question, self.identity(self.name))
-        files = (path for (segment,) in segments for path in (self.folder / segment).rglob("*") if not path.is_dir())
-        return [*files, self.folder / _DATABASE]
-
-    def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
-        """Return Chroma's client of a folder, which writes to it, and what ends it."""
-        module = import_client("chromadb", "chroma")
-        settings = module.config.Settings(anonymized_telemetry=False)
-        before = self._migrations(folder)
-        client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
-        # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
-        if self._migrations(folder) != before:
-            client.close()
-            client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
-        return client, client.close
-
-    def _migrations(self, folder: Path) -> int:
-        """Return how many changes of its tables a folder's database has been through; 0 if it is new."""
-        path = folder / _DATABASE
-        if not path.exists():
-            return 0
-        with self.database(path) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM migrations").fetchone()
-        return int(count)
-
-    # Writing.
-
-    def write(self, name: str, dim: int, source: StoreInfo, old: Self | None, pages: Iterator[Page]) -> Iterable[str]:
-        """Write a collection with the configuration and records of the old one, or records of documents."""
-        configuration = {"hnsw": {"space": source.metric}} if old is None else old._settings()
-        metadata = {**(old.metadata if old else {}), **({_OWN: name[-32:]} if self.is_server else {})}
-        changed: tuple[set[str], set[str]] = (set(), set())
-        written = 0
-        self.clear()
-        with self.written_client() as client:
-            if self.is_server and self.identity(name) is not None:
-                self.delete(name)
-            with _known_functions():
-                collection = client.create_collection(
-                    name, configuration=configuration, metadata=metadata or None, embedding_function=None
-                )
-            # a request has no more than 8 MiB of vectors, of 24 bytes a number as JSON
-            most = min(client.get_max_batch_size(), max((8 << 20) // (24 * dim), 1), self.at_once)
-            for page in pages:
-                records = page.raw if old else [
-                    _as_record(document, *changed, has_text=source.has_texts) for document in page.documents
-                ]  # fmt: skip
-                for chunk, vectors in zip(in_parts(records, most), in_parts(page.vectors, most), strict=True):
-                    _add(collection, chunk, vectors)
-                    if self.is_server:
-                        _remove_inherited(collection, chunk)
-                written += len(records)
-            count = collection.count()
-        self.check_count(written, count)
-        if old is None:
-            return _remarks(*changed)
-        function = old._function.get("name")
-        remark = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
-        return [f"{remark} embedded by it; give it vectors of the new model, or name its function"] if function else []
-
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """Return the configuration of a new collection as this one is."""
         settings = {key: dict(self.configuration[key]) for key in ("hnsw", "spann") if self.configuration.get(key)}
-        if self._function.get("type") == "known":
-            settings["embedding_function"] = _named_function(self._function)
+        if self.function.get("type") == "known":
+            settings["embedding_function"] = _named_function(self.function)
         return settings
 
-    # Servers: a new collection is called NAME-TOKEN, has the token in its metadata, and is renamed to NAME.
+
+class ChromaSearch(DatabaseSearch):
+    """The search of a collection."""
+
+    rows: ChromaRows
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """DatabaseSearch; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
+        try:
+            condition = dict(where) if where else None
+            response = self.rows.handle.query(
+                query_embeddings=queries, n_results=k, where=condition, include=["distances"]
+            )
+        except (TypeError, ValueError) as error:
+            if where is None:
+                raise
+            raise UsageError(f"{self.rows.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
+        return [
+            as_hits(ids, distances if self.rows.distance == "l2" else 1 - np.array(distances, np.float64))
+            for ids, distances in zip(response["ids"], response["distances"], strict=True)
+        ]
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The candidates of the graph, which are a part of the collection: no search says how many."""
+        value = self.rows.configuration.get("hnsw", {}).get("ef_search")
+        if value is None:
+            return None
+        code = 'collection.modify(configuration={"hnsw": {"ef_search": {}}})'
+        return SearchSetting("ef_search", value, max(value, self.rows.handle.count()), code, is_stored=True)
+
+
+class ChromaCompanions(Companions):
+    """Manifest and others beside a store: in the folder, or in one inside it for one of several collections."""
+
+    rows: ChromaRows
+
+    def folder(self) -> Path | None:
+        """Return the folder, or the one in it that belongs to this of several collections."""
+        own = self._own_folder()
+        return own if own is not None and own.is_dir() else super().folder()
+
+    def keep(self, manifest: Manifest) -> Path | str:
+        """Write the manifest into the folder; if another collection's is there, into one inside."""
+        own = self._own_folder()
+        is_taken = (self.rows.driver.folder / MANIFEST_NAME).exists() and self.manifest() is None
+        if own is not None and is_taken:
+            with output_errors(own):
+                own.mkdir(parents=True, exist_ok=True)
+        return super().keep(manifest)
+
+    def _own_folder(self) -> Path | None:
+        return None if self.rows.driver.is_server else self.rows.driver.folder / _OWN / self.rows.id
+
+
+class ChromaNames(ClientNames):
+    """The collections of a server: a new one has the token in its metadata, and is renamed."""
+
+    driver: ChromaDriver
+
+    def successor(self, ending: str) -> str:
+        """Return a location on the same server, with its tenant and database."""
+        server = self.driver.location.partition("#")[0]
+        return f"{server}#{self.driver.name}-{ending}{options_text(_named_tenant(self.driver.address))}"
 
     def token(self, name: str) -> str | None:
         """Return the token in the metadata."""
-        return (getattr(self._find(name), "metadata", None) or {}).get(_OWN)
+        return (getattr(self.driver.find(name), "metadata", None) or {}).get(_OWN)
 
     def is_published(self, content: Path) -> bool:
         """Return whether the collection has its final name, and the one that it replaces is gone."""
@@ -459,67 +593,41 @@ class ChromaDriver(ClientDriver):
 
     def publish(self, staging: str, content: Path) -> None:
         """Give the collection the final name by a rename; one that has it is renamed before, and dropped after."""
-        token, listed = staging[-32:], {collection.name: collection for collection in self._listed()}
+        token = staging[-32:]
+        listed = {collection.name: collection for collection in self.driver.listed()}
         keep(content, token)
         if staging in listed:
-            if self.name in listed:
-                listed[self.name].modify(name=f"{staging}-old")
-            listed[staging].modify(name=self.name)
-        if self.token(self.name) != token:
-            raise StoreError(f"{self.location}: the collection just written was deleted; --restart writes it again")
+            if self.driver.name in listed:
+                listed[self.driver.name].modify(name=f"{staging}-old")
+            listed[staging].modify(name=self.driver.name)
+        if self.token(self.driver.name) != token:
+            raise StoreError(
+                f"{self.driver.location}: the collection just written was deleted; --restart writes it again"
+            )
         for name in self.leftovers():
             self.drop(name)
 
-    def delete(self, name: str) -> None:
-        """Delete a collection; the records with lists go before, as Chroma would leave these to new records."""
-        collection, offset = self._find(name), 0
-        while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
-            pairs = zip(page["ids"], page["metadatas"], strict=True)
-            ids = [
-                doc_id for doc_id, fields in pairs if any(isinstance(value, list) for value in (fields or {}).values())
-            ]
-            if ids:
-                collection.delete(ids=ids)
-            offset += len(page["ids"]) - len(ids)
-        self.client.delete_collection(name)
-
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
-        pattern, listed = re.compile(re.escape(self.name) + "-[0-9a-f]{32}(-old)?"), self._listed()
+        pattern = re.compile(re.escape(self.driver.name) + "-[0-9a-f]{32}(-old)?")
+        listed = self.driver.listed()
         unfinished = [
             collection
             for collection in listed
             if pattern.fullmatch(collection.name) and _OWN in (collection.metadata or {})
         ]
         replaced = next((collection for collection in unfinished if collection.name.endswith("-old")), None)
-        if replaced is not None and all(collection.name != self.name for collection in listed):
-            replaced.modify(name=self.name)
-        return [collection.name for collection in unfinished if collection.name != self.name]
-
-    # Switching.
-
-    def prepare_switch(self, old: Self) -> None:
-        """Let the new collection name a function of its own model, or none, if it names that of the old one."""
-        registered = self._function if self._function.get("type") == "known" else None
-        if registered is None or registered != old._function:
-            return
-        manifest = self.manifest()
-        function = _named_function(_function_of(manifest.model if manifest else None, registered))
-        with self.written_client() as client, _known_functions():
-            # `Collection.modify` would refuse, after it was done, a function of another name
-            client.get_collection(self.name, embedding_function=None)._client._modify(
-                id=self.handle.id, new_configuration={"embedding_function": function}, **self.tenant
-            )
+        if replaced is not None and all(collection.name != self.driver.name for collection in listed):
+            replaced.modify(name=self.driver.name)
+        return [collection.name for collection in unfinished if collection.name != self.driver.name]
 
     def swap(self, targets: Mapping[str, Any]) -> None:
         """Rename collections, one that is in the way first; between two renames nothing has the old name."""
-        by_id, goals = (
-            {str(collection.id): collection for collection in self._listed()},
-            {key: name for name, key in targets.items()},
-        )
+        by_id = {str(collection.id): collection for collection in self.driver.listed()}
+        goals = {key: name for name, key in targets.items()}
         strangers = [key for key, collection in by_id.items() if collection.name in targets and key not in goals]
         if strangers or not by_id.keys() >= goals.keys():
-            raise not_switched(self.location)
+            raise not_switched(self.driver.location)
         for name, key in targets.items():
             holder = next((collection for collection in by_id.values() if collection.name == name), None)
             if holder is by_id[key]:
@@ -529,6 +637,11 @@ class ChromaDriver(ClientDriver):
                 is_free = all(collection.name != goal for collection in by_id.values())
                 holder.modify(name=goal if is_free else f"{name}{ASIDE}")
             by_id[key].modify(name=name)
+
+
+def _named_tenant(address: Address) -> dict[str, str]:
+    """Return tenant and database as far as a location names them."""
+    return {name: value for name, value in address.options.items() if name in _TENANT}
 
 
 @cache

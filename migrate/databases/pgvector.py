@@ -1,0 +1,920 @@
+"""Tables of PostgreSQL with a column of pgvector: `pgvector:postgresql://USER@HOST/DB#SCHEMA.TABLE.COLUMN`.
+
+Ids are those of the primary key; all columns but those of ids, texts and vectors are metadata, and the fields of a
+column `metadata` of JSON count as columns. The collections of LangChain are stores of their own,
+`#langchain_pg_embedding?collection=NAME`. What lies beside a store in a folder is here in a table of its schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migrate.databases import pgvector_table as tables
+from migrate.databases.driver import Companions, DatabaseRows, DatabaseSearch, Driver, Page, described
+from migrate.databases.located import DatabaseTraits
+from migrate.databases.pgvector_session import FILES, PATIENCE, Session, connect
+from migrate.databases.pgvector_table import STAGING, VECTORS, Table, join_names, quoted, split_names, sql
+from migrate.databases.server_names import TradedNames
+from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
+from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
+from migrate.locations import Address, options_text
+from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
+from migrate.stores.added_fields import (
+    UNFINISHED,
+    AddedField,
+    VectorFields,
+    fields_beside,
+    main_fields,
+)
+from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.kept import token_in
+from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
+from migrate.stores.serving import Hits, as_fields, as_hits, other_there
+from migrate.stores.switching import RECORD_SHAPE, not_switched, read_noted
+from migrate.vectors import Document, Vectors
+
+if TYPE_CHECKING:
+    from psycopg.sql import Composed
+
+_PUBLISHED: Final = "published"
+"""A file with the token; only a table that has one is replaced."""
+_SWITCH: Final = "switch.json"
+_MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
+_NESTED: Final = ("metadata", "cmetadata", "langchain_metadata")
+"""Names of columns of JSON whose fields are metadata."""
+_OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
+_SETTINGS: Final = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 1_024)}
+"""Of each method: the setting, its value where nobody has set one, and the greatest that is tried."""
+
+
+class PgvectorDriver(Driver):
+    """Tables of a database. `options` are the options that the one which is open is read with."""
+
+    traits = DatabaseTraits(
+        kind="pgvector",
+        support=KindSupport(
+            "PostgreSQL with pgvector",
+            ("pgvector:postgresql://HOST/DB#TABLE",),
+            "pgvector",
+            "all columns, keys, checks, indexes with parameters, row security, grants, `halfvec`, rows without a "
+            "vector",
+            "triggers are not copied; `sparsevec` and `bit` are not translated; a copy stays in its database",
+        ),
+        collection="table",
+        options=("collection", "distance", "id", "text", "vector"),
+        write_options=("distance", "index", "m", "ef_construction", "lists"),
+        urls=("postgresql://", "postgres://"),
+    )
+
+    def __init__(self, location: str, address: Address) -> None:
+        super().__init__(location, address)
+        self.session = Session(location, address.place)
+        self.options: dict[str, str] = {}
+
+    def explain(self, error: BaseException, message: str) -> LeadMigrateError:
+        """Return an error for that of the server."""
+        psycopg = import_client("psycopg", "pgvector")
+        errors = psycopg.errors
+        if isinstance(error, errors.DiskFull):
+            return OutputError(f"{self.location}: {message}; free some space on the server, and run again")
+        if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
+            return StoreError(f"{self.location}: another transaction held the tables for {PATIENCE}; nothing was "
+                              "done: run again when it is over")  # fmt: skip
+        if not isinstance(error, psycopg.OperationalError | errors.InvalidAuthorizationSpecification):
+            return super().explain(error, message)
+        if isinstance(error, errors.InvalidAuthorizationSpecification) or re.search(
+            "authentication|no password", message
+        ):
+            return AuthenticationError(f"{self.location}: {message}; put the password into PGPASSWORD, into ~/.pgpass, "
+                                       "or into the location")  # fmt: skip
+        return RemoteError(f"{self.location}: {message}; see that the server is there: the same command continues")
+
+    def names(self) -> list[str]:
+        """Return all columns of vectors, as a location names them."""
+        return [join_names(row[:3]) for row in tables.vector_columns(self.session.ask)]
+
+    def open(self) -> PgvectorRows:
+        """Find the table."""
+        column = self.address.options.get("vector")
+        table = tables.find_table(self.session.ask, self.location, self.address.name, column, self._is_main)
+        self.name = join_names([*table.path, table.column])
+        rows = PgvectorRows(self, table)
+        self.options = rows.options
+        return rows
+
+    @property
+    def server_names(self) -> PgvectorNames:
+        """The tables."""
+        return PgvectorNames(self)
+
+    def _is_main(self, row: Any) -> bool:
+        """Return whether a column is none that was added beside another one of its table."""
+        schema, table, column = row[:3]
+        columns = [it[2] for it in tables.vector_columns(self.session.ask) if it[:2] == (schema, table)]
+        return column in main_fields(columns, self.session.added(schema, table))
+
+    @property
+    def opened_as(self) -> str:
+        """The name, with the options that say how the columns are read."""
+        named = ("distance", "id", "text")
+        return self.name + options_text({key: self.options[key] for key in named if key in self.options})
+
+    def refuse_write(self, dim: int, old: PgvectorRows | None) -> None:
+        """Refuse settings of an index that mean nothing, and a copy that there cannot be."""
+        if old is not None:
+            self._refuse_copy(old, dim)
+            return
+        _refuse_distance(self.location, self.address.options)
+        options = {key: value for key, value in self.address.options.items() if key not in ("distance", "index")}
+        method = self.address.options.get("index", "hnsw")
+        options_of = {"hnsw": {"m", "ef_construction"}, "ivfflat": {"lists"}, "none": set[str]()}
+        is_known = method in options_of and options.keys() <= options_of[method]
+        if not is_known or not all(map(str.isdigit, options.values())):
+            raise UsageError(f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
+                             "ef_construction), ivfflat (lists) or none, with whole numbers")  # fmt: skip
+
+    def _refuse_copy(self, source: PgvectorRows, dim: int) -> None:
+        table = source.table
+        most = _MOST_INDEXED[table.type]
+        schema, name, column = self.target(self.name)
+        database = "SELECT current_database(), pg_postmaster_start_time()"
+        vectors = table.columns_of(VECTORS)
+        indexes = [index.name for index in table.vector_indexes]
+        if self.address.options:
+            problem = f"a copy of a table keeps its indexes; leave out {', '.join(self.address.options)}"
+        elif indexes and dim > most:
+            problem = (f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
+                       f"{', '.join(indexes)} from a copy of the table first")  # fmt: skip
+        elif self.session.ask(database) != source.session.ask(database):
+            problem = ("a table is copied within its database, and this is another; name a table of "
+                       f"{source.driver.address.place}")  # fmt: skip
+        elif (schema, name) == table.path:
+            problem = "this is the table that is read; choose another name"
+        elif column is None and len(vectors) > 1:
+            problem = (f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is "
+                       f"translated after the new table, as in #{name}.{table.column}")  # fmt: skip
+        elif column not in (None, table.column):
+            problem = f"the column of a copy is called {table.column}, as in the source; name it so"
+        else:
+            return
+        raise UsageError(f"{self.location}: {problem}")
+
+    def target(self, name: str) -> tuple[str, str, str | None]:
+        """Return schema, table and column, or None; of two names the first is a schema if there is such."""
+        names = split_names(name)
+        if not 1 <= len(names) <= 3:
+            raise UsageError(f"{self.location}: {name!r} is not [SCHEMA.]TABLE[.COLUMN]; name the table so after the #")
+        if len(names) < 3:
+            question = (
+                "SELECT coalesce(current_schema(), 'public'), EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
+            )
+            schema, is_schema = self.session.ask(question, [names[0]])[0]
+            names = names if is_schema and len(names) == 2 else (schema, *names)
+        return names[0], names[1], names[2] if len(names) == 3 else None
+
+    def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
+        """Make, fill and index a table of documents in one transaction."""
+        column = self._column_of_new()
+        with self._new_table(split_names(name), column, source.count) as staging:
+            return self._fill(staging, column, dim, source, pages)
+
+    def write_copy(self, name: str, dim: int, old: PgvectorRows, pages: Iterator[Page]) -> Iterable[str]:
+        """Copy a table with other vectors in one transaction."""
+        with self._new_table(split_names(name), old.table.column, old.info.count) as staging:
+            return self._copy(staging, old, dim, pages)
+
+    @contextmanager
+    def _new_table(self, staging: Sequence[str], column: str, count: int) -> Iterator[Sequence[str]]:
+        """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then."""
+        self.session.pool.clear()  # connections that were idle for hours may be cut off
+        with self.session.transaction():
+            for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
+                self.session.ask("SELECT set_config(%s, '256MB', true)", [setting])
+            self.session.ask(sql("DROP TABLE IF EXISTS {}", staging))
+            yield staging
+            written = self.session.ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
+            if written != count:
+                raise StoreError(
+                    f"{self.location}: {count:,} vectors were written, but it has {written:,}, as the source changed "
+                    "meanwhile; stop what writes to it, and run again"
+                )
+        self.session.ask(sql("ANALYZE {}", staging))
+
+    def _column_of_new(self) -> str:
+        """Return the column of vectors that is named, or that of the table in whose place the new one comes."""
+        schema, table, column = self.target(self.name)
+        replaced = [row[2] for row in tables.vector_columns(self.session.ask) if tuple(row[:2]) == (schema, table)]
+        return column or (replaced[0] if len(replaced) == 1 else "embedding")
+
+    def _copy(self, staging: Sequence[str], source: PgvectorRows, dim: int, pages: Iterator[Page]) -> list[str]:
+        """Let PostgreSQL copy the table of the source with other vectors."""
+        from psycopg.sql import SQL, Identifier
+
+        table = source.table
+        # indexes are built once the rows are there, which is quicker, and for vectors of the new dimension
+        self.session.ask(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, table.path))
+        if table.dim is not None:
+            kind = f"{table.type}({dim})"
+            self.session.ask(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, table.column, kind=kind))
+        self.session.ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
+        names = [name for name in table.types if name not in table.generated]
+        values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
+                  for name in names]  # fmt: skip
+        self.session.copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
+        self.session.ask("ANALYZE lead_migrate_vectors")
+        copying = sql(
+            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
+            "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
+            staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
+            values=SQL(", ").join(values), where=source.where,
+        )  # fmt: skip
+        self.session.ask(copying)
+        new_name = self.target(self.name)[1]
+        tables.copy_indexes(self.session.ask, table, staging, new_name, dim)
+        return list(tables.copy_rest(self.session.ask, table, staging, new_name))
+
+    def _fill(
+        self, staging: Sequence[str], column: str, dim: int, source: StoreInfo, pages: Iterator[Page]
+    ) -> list[str]:
+        """Make a table of documents."""
+        self.session.ask("CREATE EXTENSION IF NOT EXISTS vector")
+        columns = "id text NOT NULL, content text, metadata jsonb NOT NULL DEFAULT '{{}}', {} vector({dim})"
+        self.session.ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
+        rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
+                for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
+        self.session.copy_in(staging, 4, rows)
+        return self._index_new(staging, column, dim, source)
+
+    def _index_new(self, staging: Sequence[str], column: str, dim: int, source: StoreInfo) -> list[str]:
+        """Give a table of documents its key, and the index that is asked for; return a remark where there is none."""
+        self.session.ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
+        options = dict(self.address.options)
+        most = _MOST_INDEXED["vector"]
+        method = options.pop("index", "hnsw")
+        source_distance = str(source.details.get("distance")).lower()
+        distance = options.pop("distance", source_distance if source_distance in _OPERATORS else source.metric)
+        if method == "none" or dim > most:
+            why = "" if method == "none" else f", as pgvector indexes at most {most:,} dimensions of type vector"
+            return [f"the new table has no index on its vectors{why}"]
+        settings = ", ".join(f"{key} = {value}" for key, value in options.items())
+        statement = sql(
+            "CREATE INDEX ON {} USING {method} ({} {opclass}) {settings}",
+            staging,
+            column,
+            method=method,
+            opclass=f"vector_{distance}_ops",
+            settings=f"WITH ({settings})" if settings else "",
+        )
+        self.session.ask(statement)
+        return []
+
+    def identity(self, name: str) -> Any:
+        """Return the number that the server knows the table by."""
+        return tables.number_of(self.session.ask, self.target(name)[:2])
+
+    def refuse_switch(self, old: PgvectorRows, new: PgvectorRows) -> None:
+        """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
+        table = old.table
+        new_table = new.table
+        (schema, name), (new_schema, _) = table.path, new_table.path
+        if (schema, table.column) != (new_schema, new_table.column):
+            raise UsageError(f"{new.location}: tables trade names within a schema; name a table of schema {schema} "
+                             f"with a column {table.column}")  # fmt: skip
+        if table.oid == new_table.oid:
+            raise UsageError(f"{new.location}: this is the old table itself; name the new one")
+        if lacking := [column for column in table.types if column not in new_table.types]:
+            raise UsageError(f"{new.location}: columns of {name} are not in it, {', '.join(lacking)}; translate into a "
+                             "copy of the table")  # fmt: skip
+        rows, new_rows = (
+            self.session.ask(sql("SELECT count(*) FROM {}", counted.path))[0][0] for counted in (table, new_table)
+        )
+        if rows != new_rows:
+            raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
+                             "of other collections, would step aside with the table")  # fmt: skip
+        for sentence in tables.dependents(self.session.ask, table.oid):
+            raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
+                             "drop it, switch, and make it again")  # fmt: skip
+
+
+class PgvectorRows(DatabaseRows):
+    """The rows of a table, or of a collection in one."""
+
+    driver: PgvectorDriver
+
+    def __init__(self, driver: PgvectorDriver, table: Table) -> None:
+        super().__init__(driver)
+        self.session = driver.session
+        self.table = table
+        self.vector = table.column
+        self.records_name = join_names(table.path)
+        self.folder = self.companions.read()
+        self.manifest = None if self.folder is None else find_manifest(self.folder, "store")
+        recorded = "" if self.manifest is None else self.manifest.store.index or ""
+        self.options = {**Address.parse(f"#{recorded}").options, **driver.address.options}
+        self.options.pop("vector", None)  # the name has it
+        _refuse_distance(self.location, self.options)
+        self.distance = cast("Distance | None", self.options.get("distance") or table.distance)
+        self.key_column = self._choose_key(self.options.get("id"))
+        self.where = self._collection(self.options.get("collection"))
+        self.dim = table.dim or self._common_dim()
+        is_json = (name for name in _NESTED if table.types.get(name) in ("json", "jsonb"))
+        self.nested = next(is_json, None)
+        """The column of JSON whose fields are metadata, if there is one."""
+        self._fields_beside: set[str] | None = None
+
+    def _choose_key(self, requested: str | None) -> str:
+        table = self.table
+        if requested is None and len(table.key) != 1:
+            have = f"has the columns {', '.join(table.key)}" if table.key else "does not exist"
+            raise StoreError(f"{self.location}: the primary key {have}; name a unique column with ?id=COLUMN")
+        return choose(self.location, "column", list(table.types), requested or table.key[0], "say ?id=COLUMN for one")
+
+    def _collection(self, name: str | None) -> Composed:
+        """Return the condition of all rows of the store: in LangChain's table, that they are of one collection."""
+        from psycopg.sql import Literal
+
+        if name is None and self.table.path[1] != "langchain_pg_embedding":
+            return sql("true")
+        numbers = self._numbers()
+        if name is not None and "*" in name:
+            raise UsageError(f"{self.location}: a * means many collections, and this takes one; name one instead of it")
+        name = choose(self.location, "collection", list(numbers), name, "name one with ?collection=NAME")
+        return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
+
+    def _common_dim(self) -> int:
+        """Return the dimension of all vectors of a column whose type has none."""
+        dims = sorted(row[0] for row in self.session.ask(self.select("DISTINCT vector_dims({column})", "LIMIT 3")))
+        if len(dims) != 1:
+            have = f"vectors of {', '.join(map(str, dims))} dimensions" if dims else "no vectors"
+            raise StoreError(f"{self.location}: its type says no dimension, and it has {have}; name another column")
+        return int(dims[0])
+
+    def describe(self) -> StoreInfo:
+        """Return what there is; a manifest of a table with other vectors is left out."""
+        table, model = self.table, self.manifest.model if self.manifest is not None else None
+        texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
+        self.text, why = choose_text(self.location, texts, self.options.get("text"))
+        counts = sql("SELECT count({}), count(*) FROM {} t WHERE {where}", table.column, table.path, where=self.where)
+        ((count, rows),) = self.session.ask(counts)
+        self.without_vector = rows - count
+        sample = [row[0] for row in self.session.ask_binary(self.select("{column}", "LIMIT 32"))]
+        notes = [f"the ids are those of column {self.key_column}", why]
+        if model is not None and model.dim != self.dim:
+            notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
+            self.manifest = None
+        if self.without_vector:
+            notes.append(f"{self.without_vector:,} rows have no vector: they are no documents here, and are kept as "
+                         "they are in a new table")  # fmt: skip
+        if table.type == "halfvec":
+            notes.append("the vectors are of half precision; new ones are rounded to it too")
+        details: dict[str, str | int | None] = {"table": ".".join(table.path), "distance": self.distance}
+        details["column"] = f"{table.column} {table.types[table.column]}"
+        for index in table.vector_indexes:
+            settings = [f"{name}={value}" for name, value in index.options.items()]
+            details[f"index {index.name}"] = " ".join([index.method, *settings])
+        details["rows_without_vector"] = self.without_vector or None
+        methods = " and ".join(sorted({index.method for index in table.vector_indexes})) or "no index"
+        kind, vectors = f"{table.type}, {methods}", self._decode(sample)
+        self.info = described(self, kind, count, vectors, details=details, notes=notes)
+        return self.info
+
+    @property
+    def key(self) -> str:
+        """Place, name and options."""
+        return f"{self.driver.address.place}#{self.name}?{json.dumps(self.options, sort_keys=True)}"
+
+    def version(self, *, of_pages: bool = False) -> Any:
+        """Return a sum over the rows, in any order: every change gives a row another `xmin`."""
+        changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
+        return [*self.session.ask(self.select(f"count(*), {changes}"))[0]]
+
+    def _numbers(self) -> dict[str, str]:
+        """Return the names and numbers of LangChain's collections."""
+        table = (self.table.path[0], "langchain_pg_collection")
+        return dict(self.session.ask(sql("SELECT name, uuid::text FROM {} ORDER BY name", table)))
+
+    def select(self, columns: str, clauses: str = "", **values: Any) -> Composed:
+        """Return a question about the records that have a vector."""
+        from psycopg.sql import Identifier
+
+        text = " ".join(["SELECT", columns, "FROM {table} t WHERE {column} IS NOT NULL AND {where}", clauses])
+        names = {"table": Identifier(*self.table.path), "column": Identifier("t", self.table.column)}
+        return sql(text, **names, where=self.where, key=Identifier("t", self.key_column), **values)
+
+    def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
+        """Read ids and vectors as they lie in the table; whole records are copied by PostgreSQL itself."""
+        question = self.select("{key}::text, {column}" if vectors else "{key}::text")
+        with (
+            closing(connect(self.driver.address.place)) as connection,  # others are asked meanwhile
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(  # rows then come as they lie in the table, whoever else reads it
+                "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
+                "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
+            )
+            with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
+                copy.set_types(["text", "bytea"] if vectors else ["text"])
+                rows = copy.rows()
+                while chunk := list(islice(rows, self.at_once)):
+                    ids = [row[0] for row in chunk]
+                    if None in ids:
+                        raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
+                                         "another with ?id=COLUMN")  # fmt: skip
+                    yield Page(ids, self._decode([row[1] for row in chunk] if vectors else []))
+
+    def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
+        """Read documents by their ids."""
+        from psycopg.sql import NULL, Identifier, Literal
+
+        if self._fields_beside is None:
+            self._fields_beside = fields_beside(self.fields.added())
+        columns = (self.key_column, self.text, self.vector, *self._fields_beside)
+        left_out = [name for name in columns if name is not None]
+        question = self.select(
+            "{key}::text, {text}::text, (to_jsonb(t) - {left_out}::text[])::text",
+            "AND {key} = ANY({ids})",
+            text=NULL if self.text is None else Identifier("t", self.text),
+            left_out=Literal(left_out),
+            ids=self._array(ids),
+        )
+        for doc_id, text, metadata in self.session.ask(question):
+            yield Document(doc_id, text or "", with_nested(json.loads(metadata), self.nested))
+
+    def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
+        """Read vectors by their ids."""
+        question = self.select("{key}::text, {column}", "AND {key} = ANY({ids})", ids=self._array(ids))
+        rows = self.session.ask_binary(question)
+        return Page([row[0] for row in rows], self._decode([row[1] for row in rows]))
+
+    def _array(self, ids: Iterable[str]) -> Composed:
+        from psycopg.sql import Literal
+
+        kind = self.table.types[self.key_column]
+        return sql("{ids}::text[]::{kind}[]", ids=Literal(self._possible(ids)), kind=kind)
+
+    def _possible(self, ids: Iterable[str]) -> list[str]:
+        """Return those ids that the type of the key can be."""
+        patterns = dict.fromkeys(("smallint", "integer", "bigint"), r"-?[0-9]{1,18}")
+        patterns["uuid"] = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+        pattern = patterns.get(self.table.types[self.key_column], r"(?s).*")
+        return [doc_id for doc_id in ids if re.fullmatch(pattern, doc_id)]
+
+    def _decode(self, contents: Sequence[bytes]) -> Vectors:
+        """Return vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
+        element, head = (">f2", 2) if self.table.type == "halfvec" else (">f4", 1)
+        values = np.frombuffer(b"".join(contents), element)
+        if len(values) != len(contents) * (head + self.dim):
+            raise StoreError(f"{self.location}: not all vectors are of dimension {self.dim}; a store has one dimension")
+        return np.ascontiguousarray(values.reshape(len(contents), head + self.dim)[:, head:], np.float32)
+
+    def update(self, new: Mapping[str, Vectors]) -> int:
+        """Replace vectors, all of them in one transaction."""
+        table = self.table
+        possible = self._possible(new)
+        for doc_id in possible if table.type == "halfvec" else ():
+            with np.errstate(over="ignore"):
+                if not np.isfinite(new[doc_id].astype(np.float16)).all():
+                    raise StoreError(f"{self.location}: the new vector of {doc_id!r} has larger numbers than half "
+                                     "precision holds; nothing was written")  # fmt: skip
+        statement = sql(
+            "UPDATE {} t SET {} = %s::{type} WHERE t.{} = %s::text::{kind} AND t.{} IS NOT NULL AND {where}",
+            table.path, table.column, self.key_column, table.column,
+            type=table.type, kind=table.types[self.key_column], where=self.where,
+        )  # fmt: skip
+        if not possible:
+            return 0
+        with self.session.connected() as connection, connection.transaction(), connection.cursor() as cursor:
+            cursor.executemany(statement, [(_as_text(new[doc_id]), doc_id) for doc_id in possible])
+            count = cursor.rowcount
+            if tables.number_of(self.session.ask, table.path) != table.oid:  # nobody renames it from here on
+                raise other_there(self.info)
+            return count
+
+    @property
+    def search(self) -> PgvectorSearch:
+        """The search of the table."""
+        return PgvectorSearch(self)
+
+    @property
+    def fields(self) -> PgvectorFields:
+        """The columns."""
+        return PgvectorFields(self)
+
+    @property
+    def companions(self) -> PgvectorCompanions:
+        """Its companions."""
+        return PgvectorCompanions(self)
+
+
+class PgvectorSearch(DatabaseSearch):
+    """The search of a table."""
+
+    rows: PgvectorRows
+
+    def __init__(self, rows: PgvectorRows) -> None:
+        super().__init__(rows)
+        self._distance = rows.distance or "ip"
+        self._nearest = ""
+        """The distance to a query in SQL, by an expression that has an index if there is one."""
+        self._method: str | None = None
+        """The method of that index."""
+        self._setting: SearchSetting | None = None
+        self._find_index(rows.table)
+
+    def _find_index(self, table: Table) -> None:
+        expression = f"t.{quoted([table.column])}"
+        cast = table.type
+        for index in sorted(table.vector_indexes, key=lambda index: index.method == "hnsw"):
+            # collections of one table differ in the dimension that an index casts to
+            casts_all = "::" not in index.expression or f"({self.rows.dim})" in index.expression
+            if index.distance == self._distance and table.is_of_column(index) and casts_all:
+                expression = f"({index.expression})"
+                self._method = index.method
+                cast = "halfvec" if "::halfvec" in expression or table.type == "halfvec" else "vector"
+        self._nearest = f"{expression.replace('%', '%%')} {_OPERATORS[self._distance]} %s::{cast}"
+
+    def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
+        """DatabaseSearch; `where` maps columns, or fields of the column of JSON, to values."""
+        condition, values = self._condition(where)
+        method = self._method
+        question = self._nearest_question(condition)
+        hits = []
+        with self.rows.session.connected() as connection:
+            if method == "hnsw":  # it finds no more than that
+                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [str(min(max(k, 40), 1_000))])
+            for query in queries:
+                text = _as_text(query)
+                rows = connection.execute(question, [text, *values, text, k]).fetchall()
+                if len(rows) < k and method is not None:
+                    with connection.transaction():  # the index looks at too few, of those that pass or at all
+                        connection.execute("SET LOCAL enable_indexscan = off")
+                        # planned anew: a statement that is prepared goes on with the index
+                        rows = connection.execute(question, [text, *values, text, k], prepare=False).fetchall()
+                hits.append(self._as_hits(rows))
+        return hits
+
+    def _nearest_question(self, condition: Composed) -> Composed:
+        return self.rows.select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s",
+                            nearest=self._nearest, condition=condition)  # fmt: skip
+
+    def _as_hits(self, rows: Sequence[Any]) -> Hits:
+        row_scores = np.array([row[1] for row in rows], np.float64)
+        scores = {"l2": row_scores**2, "ip": -row_scores, "cosine": 1 - row_scores}[self._distance]
+        return as_hits([row[0] for row in rows], scores)
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The candidates of a graph, or the lists that are looked into, as the server has them for this user."""
+        if self._setting is None and self._method in _SETTINGS:
+            name, default, most = _SETTINGS[self._method]
+            # what the server or the role says, whatever a search has set; a library that nobody loaded yet has its
+            # default
+            rows = self.rows.session.ask("SELECT reset_val::int FROM pg_settings WHERE name = %s", [name])
+            value = rows[0][0] if rows else default
+            self._setting = SearchSetting(name, value, max(value, most), f"SET {name} = {{}}")
+        return self._setting
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
+        """DatabaseSearch as SQL does that sets nothing, or only another value of the setting."""
+        setting = self.setting
+        question = self._nearest_question(sql(""))
+        with self.rows.session.connected() as connection, connection.transaction():
+            if setting is not None:
+                value = str(setting.value if effort is None else effort)
+                connection.execute("SELECT set_config(%s, %s, true)", [setting.name, value])
+            texts = map(_as_text, queries)
+            return [self._as_hits(connection.execute(question, [text, text, k]).fetchall()) for text in texts]
+
+    def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
+        columns = self.rows.table.types
+        condition, values = sql(""), []
+        for name, value in as_fields(self.rows.info, where).items():
+            if name in columns and name != self.rows.nested:
+                condition += sql(" AND t.{} IS NULL" if value is None else " AND t.{} = %s", name)
+                values += [] if value is None else [value]
+            elif self.rows.nested is not None:
+                condition += sql(" AND t.{}::jsonb @> %s::jsonb", self.rows.nested)
+                values.append(json.dumps({name: value}))
+            else:
+                have = ", ".join(columns)
+                raise UsageError(f"{self.rows.location}: there is no column {name!r} to filter by; name some of {have}")
+        return condition, values
+
+
+class PgvectorCompanions(Companions):
+    """Manifest and others beside a store: in a table of its schema, and as a copy in a folder of this machine."""
+
+    rows: PgvectorRows
+
+    def folder(self) -> Path | None:
+        """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
+        return self.rows.folder
+
+    def read(self) -> Path | None:
+        """Read what lies beside the store into that folder."""
+        (schema, table), column = self.rows.table.path, self.rows.table.column
+        files = dict(self.rows.session.files(schema, "store = %s", f"{table}.{column}"))
+        if MANIFEST_NAME not in files:
+            return None
+        hashes = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
+        digest = hashlib.sha256(repr([self.rows.driver.location, hashes]).encode()).hexdigest()
+        path = cache_folder() / "beside" / digest[:32]
+        if not path.is_dir():
+            with suppress(UsageError), atomic_folder(path) as folder:  # another process may be quicker
+                for name, content in files.items():
+                    write_bytes(folder / name, content)
+        return path
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest."""
+        return self.rows.manifest
+
+    def keep(self, manifest: Manifest) -> str:
+        """Keep a manifest in the database; the table stays as it is."""
+        (schema, table), column = self.rows.table.path, self.rows.table.column
+        content = canonical_json(manifest.as_json()).encode()
+        self.rows.session.write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
+        return f"{FILES} of schema {schema}"
+
+
+class PgvectorNames(TradedNames):
+    """The tables of a database; the record of a switch lies beside the stores, and is written in its transaction."""
+
+    driver: PgvectorDriver
+
+    def __init__(self, driver: PgvectorDriver) -> None:
+        super().__init__(driver)
+        self.session = driver.session
+
+    def token(self, name: str) -> str | None:
+        """Return the token beside a table; it is empty if an older version has made the table."""
+        schema, table, _ = self.driver.target(name)
+        rows = self.session.files(schema, "starts_with(store, %s) AND name = %s", f"{table}.", _PUBLISHED)
+        return rows[0][1].decode() if rows else None
+
+    def staging(self, token: str) -> str:
+        """Return a name that depends on the location alone, so that every run finds what another left."""
+        schema, table, _ = self.driver.target(self.driver.name)
+        digest = hashlib.sha256(self.driver.location.encode()).hexdigest()[:12]
+        return join_names((schema, tables.shortened(table, f"{STAGING}{digest}")))
+
+    def leftovers(self) -> list[str]:
+        """Return that name, if there is such a table."""
+        staging = self.staging("")
+        return [staging] if self.driver.identity(staging) is not None else []
+
+    def publish(self, staging: str, content: Path) -> None:
+        """Rename the table, and put the files beside it, in one transaction."""
+        files = {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()}
+        schema, table, column = self.driver.target(self.driver.name)
+        if self.driver.identity(staging) is None:
+            raise StoreError(
+                f"{self.driver.location}: the table {staging}, complete already, was deleted; to start over, add "
+                "`restart=True`"
+            )
+        with self.session.transaction():
+            if self.token(self.driver.name) is not None:
+                self.session.ask(sql("DROP TABLE IF EXISTS {}", (schema, table)))
+            self.session.ask(sql("ALTER TABLE {} RENAME TO {}", split_names(staging), table))
+            name = join_names([schema, table, *([column] if column else [])])
+            store = f"{table}.{tables.find_table(self.session.ask, self.driver.location, name).column}"
+            files[_PUBLISHED] = (token_in(content) or "").encode()
+            self.session.write_files(schema, store, files, keeps_others=False)
+
+    def drop(self, name: str) -> None:
+        """Drop a table, with what lies beside it."""
+        schema, table, _ = self.driver.target(name)
+        columns = [row[2] for row in tables.vector_columns(self.session.ask) if row[:2] == (schema, table)]
+        with self.session.transaction():
+            self.session.ask(sql("DROP TABLE {}", (schema, table)))
+            for column in columns:
+                self.session.write_files(schema, f"{table}.{column}", {}, keeps_others=False)
+
+    def successor(self, ending: str) -> str:
+        """Return a table in the same schema."""
+        schema, table, column = split_names(self.driver.name)
+        columns = [row[2] for row in tables.vector_columns(self.session.ask) if row[:2] == (schema, table)]
+        names = [schema, f"{table}_{ending}"] if len(columns) == 1 else [schema, f"{table}_{ending}", column]
+        return f"{self.driver.traits.kind}:{self.driver.address.place}#{join_names(names)}"
+
+    @contextmanager
+    def alone(self, names: Collection[str]) -> Iterator[None]:
+        """Keep writers out in a transaction, which does not keep others waiting behind it for long."""
+        with self.session.transaction():
+            self.session.wait_for_locks()
+            for name in sorted(names):
+                if self.driver.identity(name) is not None:
+                    self.session.ask(sql("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", self.driver.target(name)[:2]))
+            yield
+
+    def swap(self, targets: Mapping[str, Any]) -> None:
+        """Rename the tables, with what lies beside them."""
+        identities = {name: self.driver.identity(name) for name in targets}
+        if identities == targets:
+            return
+        if set(identities.values()) != set(targets.values()):
+            raise not_switched(self.driver.location)
+        (schema, old, column), (_, new, _) = map(self.driver.target, targets)
+        between = f"{STAGING}switching"
+        with self.session.transaction():
+            for name, new_name in ((old, between), (new, old), (between, new)):
+                self.session.ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), new_name))
+                move = sql("UPDATE {} SET store = %s WHERE store = %s", (schema, FILES))
+                self.session.ask(move, [f"{new_name}.{column}", f"{name}.{column}"])
+
+    def switch_record(self, name: str) -> Mapping[str, Any] | None:
+        """Return what is recorded of a switch of an old table."""
+        return next(
+            (record for record, names in self._switches(name) if names[0] == self.driver.target(name)[:2]), None
+        )
+
+    def switched_with(self, name: str) -> str | None:
+        """Return the old table of the recorded switch that a table is part of."""
+        switches = self._switches(name)
+        return next((record["aliases"][0] for record, names in switches if self.driver.target(name)[:2] in names), None)
+
+    def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
+        """Yield the recorded switches in the schema of a table, with schema and name of their tables."""
+        for _, content in self.session.files(self.driver.target(name)[0], "name = %s", _SWITCH):
+            shape = {"aliases": tuple[str, str], "old": int, "new": int, "record": RECORD_SHAPE}
+            record = read_noted(content, self.driver.location, shape)
+            yield record, [self.driver.target(alias)[:2] for alias in record["aliases"]]
+
+    def note(self, name: str, record: Mapping[str, Any] | None) -> None:
+        """Record a switch, or remove the record."""
+        schema, table, column = self.driver.target(name)
+        files = {} if record is None else {_SWITCH: canonical_json(dict(record)).encode()}
+        self.session.write_files(schema, f"switch of {table}.{column}", files, keeps_others=False)
+
+
+class PgvectorFields(VectorFields):
+    """The columns of a table."""
+
+    def __init__(self, rows: PgvectorRows) -> None:
+        self._rows = rows
+        self._session = rows.session
+
+    def names(self) -> Collection[str]:
+        """Return the columns."""
+        return {*self._rows.table.types}
+
+    def added(self) -> Mapping[str, AddedField]:
+        """Return the columns that this tool has added, and that are there."""
+        added = self._session.added(*self._rows.table.path)
+        return {name: field for name, field in added.items() if name in self.names()}
+
+    def begin(self, name: str, manifest: Manifest) -> None:
+        """Note that a column is being written."""
+        self._write_files(name, {UNFINISHED: canonical_json(manifest.as_json()).encode()})
+
+    def keep(self, name: str, content: Path) -> None:
+        """Put files beside a column."""
+        self._write_files(name, {path.name: read_file(path) for path in sorted(content.iterdir()) if path.is_file()})
+
+    def _write_files(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Put files in the place of all that lies beside a column, in one transaction."""
+        schema, table = self._rows.table.path
+        self._session.write_files(schema, f"{table}.{name}", files, keeps_others=False)
+
+    def as_kept(self, vectors: Vectors) -> Vectors:
+        """Return vectors in the precision of the column."""
+        return vectors.astype(np.float16).astype(np.float32) if self._rows.table.type == "halfvec" else vectors
+
+    def write(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
+        """Add a column, fill it a batch a transaction, and index it while others write."""
+        rows = self._rows
+        session = self._session
+        table = rows.table
+        if name not in table.types:
+            with session.transaction():
+                session.wait_for_locks()
+                kind = f"{table.type}({dim})"
+                session.ask(sql("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {kind}", table.path, name, kind=kind))
+        statement = sql(
+            "UPDATE {} t SET {} = v.vector FROM lead_migrate_batch v WHERE t.{} = v.id::{kind} AND t.{} IS NOT NULL "
+            "AND {where}",
+            table.path,
+            name,
+            rows.key_column,
+            table.column,
+            kind=table.types[rows.key_column],
+            where=rows.where,
+        )
+        for ids, vectors in batches:
+            with session.transaction():
+                columns = "(id text, vector vector) ON COMMIT DELETE ROWS"
+                session.ask(sql("CREATE TEMP TABLE IF NOT EXISTS lead_migrate_batch {columns}", columns=columns))
+                pairs = ((doc_id.encode(), vector) for doc_id, vector in zip(ids, _as_sent(vectors), strict=True))
+                session.copy_in(["lead_migrate_batch"], 2, pairs)
+                session.ask("ANALYZE lead_migrate_batch")
+                session.ask(statement)
+        return self._index_field(name, dim)
+
+    def _index_field(self, name: str, dim: int) -> list[str]:
+        """Build the indexes that the column of this driver has; one that a killed run left unfinished is made again."""
+        rows = self._rows
+        session = self._session
+        table = rows.table
+        most = _MOST_INDEXED[table.type]
+        pairs = tables.index_names(table, name)
+        if pairs and dim > most:
+            return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
+        if pairs and session.ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
+            return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
+        with closing(connect(rows.driver.address.place)) as connection:  # of its own, as no transaction may hold it
+            connection.execute("SET maintenance_work_mem = '256MB'")
+            self._wait_for_builds()
+            for index, index_name in pairs:
+                path = (table.path[0], index_name)
+                question = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)"
+                validity = session.ask(question, [quoted(path)])
+                if validity == [(False,)]:
+                    connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
+                if validity != [(True,)]:
+                    connection.execute(tables.index_like(table, index, index_name, name, dim))
+        session.ask(sql("ANALYZE {}", table.path))
+        return []
+
+    def _wait_for_builds(self) -> None:
+        """Wait until no index of the table is built: a server ends what a killed run has asked for.
+
+        No statement may wait for that in the server, as the build waits for every statement there.
+        """
+        question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
+        while self._session.ask(question, [self._rows.table.oid]) == [(True,)]:
+            time.sleep(0.2)
+
+    def refuse_drop(self, name: str) -> None:
+        """Refuse a column that views, policies or other things depend on, by dropping it and taking that back."""
+        from psycopg import Rollback
+        from psycopg.errors import DependentObjectsStillExist
+
+        drop = sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", self._rows.table.path, name)
+        try:
+            with self._session.transaction():
+                self._session.wait_for_locks()
+                self._session.ask(drop)
+                raise Rollback
+        except DependentObjectsStillExist as error:
+            detail = "; ".join((error.diag.message_detail or str(error)).splitlines())
+            raise UsageError(
+                f"{self._rows.location}: {detail}; change or drop what depends on the column, and run again: "
+                "nothing was changed"
+            ) from error
+
+    def drop(self, name: str) -> None:
+        """Drop a column, with what lies beside it."""
+        session = self._session
+        schema, table = self._rows.table.path
+        with session.transaction():
+            session.wait_for_locks()
+            session.ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
+            files = [file for file, _ in session.files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
+            deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
+            if files:
+                session.ask(deletion, [f"{table}.{name}", files])
+
+
+def _refuse_distance(location: str, options: Mapping[str, str]) -> None:
+    if options.get("distance", "l2") not in _OPERATORS:
+        raise StoreError(f"{location}: there is no distance {options['distance']!r}; say l2, ip or cosine")
+
+
+def _as_text(vector: Vectors) -> str:
+    return "[" + ",".join(map(repr, vector.tolist())) + "]"
+
+
+def _as_sent(vectors: Vectors) -> list[bytes]:
+    """Return rows as pgvector receives them: dimension and a zero as 16-bit numbers, then elements, big-endian."""
+    head = struct.pack(">hh", vectors.shape[1], 0)
+    return [head + row.tobytes() for row in vectors.astype(">f4")]
+
+
+def _ids_and_vectors(pages: Iterable[Page]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of pages as PostgreSQL receives them."""
+    for page in pages:
+        yield from zip(map(str.encode, page.ids), _as_sent(page.vectors), strict=True)
+
+
+def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None, bytes]:
+    """Return id, text and metadata as PostgreSQL receives them."""
+    try:
+        metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
+        row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change that") from error
+    if b"\x00" in row[0] + (row[1] or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
+        raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
+    return row

@@ -1,0 +1,39 @@
+"""Stores whose single records are found by their ids, and get new vectors, while they are served."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from migrate.stores.switching import SwitchableStore
+from migrate.vectors import Batch, Document, Vectors
+
+
+class UpdatableStore(SwitchableStore):
+    """A store of records that programs write to meanwhile: what is found and put is of now, not of when it was opened.
+
+    `collection` is the name that programs know it by.
+    """
+
+    collection: str
+
+    @abstractmethod
+    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids as they are now; of those that are gone, none."""
+
+    @abstractmethod
+    def find_vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
+
+    @abstractmethod
+    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
+
+        Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
+        to the name of this one, as by a switch, since it was opened.
+        """
+
+    @abstractmethod
+    def answering(self) -> Any:
+        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
