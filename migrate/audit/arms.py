@@ -31,12 +31,12 @@ from migrate.audit.results import (
     TWO_STAGE_DEPTHS,
     ArmCost,
     ArmResult,
-    Comparison,
     find_plan,
     rerank_depths,
 )
 from migrate.audit.retrieval import Retriever, TimedRun
 from migrate.audit.rules import Rules
+from migrate.audited.records import Comparison
 from migrate.cost import usd_of
 from migrate.display import percent
 from migrate.search.runs import Rankings

@@ -21,7 +21,7 @@ from migrate.audit.locations import locations_of
 from migrate.audit.options import BUILD, AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import grow_pool
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, margin_remarks
@@ -35,7 +35,7 @@ from migrate.stores.content import content_of
 from migrate.vectors import Progress
 
 
-def run_audit(options: AuditOptions, inputs: AuditInputs) -> AuditReport:
+def run_audit(options: AuditOptions, inputs: AuditInputs) -> AuditResult:
     """Build the reference where that is asked for, and audit."""
     reference = inputs.full
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
         yield open_store(path)
 
 
-def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | None) -> AuditReport:
+def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | None) -> AuditResult:
     """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
@@ -93,7 +93,7 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
 
     verdict = rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
     stores = {"translated": inputs.translated, "source": inputs.source}
-    report = AuditReport(
+    result = AuditResult(
         verdict=replace(verdict, remedy=pool.remedy if pool else None),
         arms=tuple(results.values()),
         comparisons=measures.comparisons,
@@ -119,7 +119,7 @@ def audit_store(options: AuditOptions, inputs: AuditInputs, reference: Store | N
         rules=rules,
         searches=searches,
     )
-    return report if find.has_standard(rules, scores) else report.without_standard()
+    return result if find.has_standard(rules, scores) else result.without_standard()
 
 
 def _remarks(options: AuditOptions, skipped: Mapping[str, str]) -> Iterator[Finding]:

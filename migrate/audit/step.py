@@ -12,7 +12,7 @@ from migrate.steps.base import PaidStep, function
 
 if TYPE_CHECKING:
     from migrate.audit.inputs import AuditInputs
-    from migrate.audit.report import AuditReport
+    from migrate.audited.report import AuditReport
     from migrate.cost.spending import PlannedModel
 
 
@@ -79,8 +79,9 @@ class Audit(AuditOptions, PaidStep["AuditReport"]):
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and audit."""
         from migrate.audit.audit import run_audit
+        from migrate.audit.document import report_of
 
-        return run_audit(self, self.inputs)
+        return report_of(run_audit(self, self.inputs))
 
 
 audit = function(Audit)

@@ -21,7 +21,7 @@ from migrate.files import free_path
 
 if TYPE_CHECKING:
     from migrate.audit.locations import Locations
-    from migrate.audit.report import AuditReport
+    from migrate.audited.report import AuditReport
     from migrate.vectors import Progress
 
 
@@ -53,7 +53,6 @@ def command(
     a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
     judged queries then is SAFE against a full re-embed.
     """
-    from migrate.report.document import recommendation_document
     from migrate.stores.all_true import is_made_from_another
 
     step = replace(
@@ -88,12 +87,12 @@ def command(
         locations = _locations_of(step, request, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]
         stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=step, as_json=as_json)
-        report = replace(_run(step, locations, paid, str(request.store)), locations=locations)
+        report = _run(step, locations, paid, str(request.store))
     paid.finish()
     page = outputs.first(".html")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
     if not as_json:
-        advise_recommendation(recommendation_document(report))
+        advise_recommendation(report.recommendation)
     return code
 
 
@@ -122,6 +121,9 @@ def _opened(request: Audit, model: ModelOptions, progress: Progress) -> Audit:
 
 def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> AuditReport:
     """Say what an audit costs, ask where that is too much, and do it."""
+    from migrate.audit.audit import run_audit
+    from migrate.audit.document import report_of
+
     deal = None
     translated = step.inputs.translated
     is_built = step.inputs.full is None
@@ -134,7 +136,9 @@ def _run(step: Audit, locations: Locations, paid: Spending, store: str) -> Audit
     if is_built or any(model.meter is not None for model in step.models):
         paid.agree(step, progress=step.progress)
     step.cap.cap_usd = paid.cap_usd
-    return replace(step.execute(), documents_per_s=None if deal is None else deal.documents_per_s)
+    result = run_audit(step, step.inputs)
+    rate = None if deal is None else deal.documents_per_s
+    return report_of(replace(result, locations=locations, documents_per_s=rate))
 
 
 def _locations_of(step: Audit, request: Audit, outputs: Outputs) -> Locations:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -19,6 +19,7 @@ from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
 
 if TYPE_CHECKING:
+    from migrate.audited.records import Recommendation
     from migrate.check import Compatibility, Found
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
@@ -134,20 +135,18 @@ def advise_other_queries() -> Iterator[None]:
         raise
 
 
-def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
-    """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
+def advise_recommendation(recommendation: Recommendation) -> None:
+    """Print how to do what a report recommends: what to know, lines of Python, the command last."""
     from migrate.report.terminal import wrap
 
-    if recommendation is None:
-        return
-    for line in wrap(recommendation["remark"]).splitlines():
+    for line in wrap(recommendation.remark).splitlines():
         advise(line)
-    if recommendation["serving"]:
+    if recommendation.serving:
         advise("in Python, to serve it:")
-        for line in recommendation["serving"]:
+        for line in recommendation.serving:
             advise(f"  {line}")
-    if recommendation["command"]:
-        _advise_words(recommendation["command"])
+    if recommendation.command:
+        _advise_words(recommendation.command)
 
 
 def _advise_words(arguments: Sequence[str]) -> None:

@@ -29,7 +29,6 @@ from migrate.cli.steps import step_options
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import (
-    show_finished,
     show_report,
     source_model_of,
     stop_if_same,
@@ -83,7 +82,6 @@ def command(
     """
     from migrate.audit.locations import Locations
     from migrate.pipeline.job import PAGE
-    from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence, doubts
     from migrate.report.terminal import table, wrap
     from migrate.stores import open_store
@@ -132,9 +130,10 @@ def command(
         if finished is not None:
             advise("this run is finished already; its verdict is printed again")
             stop_if_dry(dry_run, reads=[output], writes=outputs.report, as_json=as_json)
-            code = show_finished(finished, output / PAGE, outputs, **shown)
+            report = finished
         else:
             done = _judge(step, request, paid, outputs, dry_run=dry_run, as_json=as_json)
+            report = done.report
     if finished is None:
         paid.finish()
         chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
@@ -142,10 +141,9 @@ def command(
             advise(line)
         if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
-        code = show_report(done.report, outputs, page=output / PAGE, **shown)
+    code = show_report(report, outputs, page=output / PAGE, **shown)
     if not as_json:
-        recommendation = finished.document.get("recommendation") if finished else recommendation_document(done.report)
-        advise_recommendation(recommendation)
+        advise_recommendation(report.recommendation)
     return code
 
 

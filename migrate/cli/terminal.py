@@ -25,7 +25,7 @@ from migrate.requests import running
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from migrate.audit.report import AuditReport
+    from migrate.audited.report import AuditReport
     from migrate.vectors import Progress
 
 PROGRAM = "lead-migrate"
@@ -137,7 +137,7 @@ class Log(logging.Handler):
 
 def show_json(content: Any, *, kind: str = "") -> None:
     """Print a document as JSON, or with a `kind` the facts of a result as one."""
-    from migrate.report.facts import document
+    from migrate.facts import document
 
     whole = document(kind, content) if kind else content
     text = printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))

@@ -10,11 +10,11 @@ from migrate.audit.unjudged import Limits
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.display import percent
+from migrate.facts import document
 from migrate.live.old_store import MAY_GO
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
 from migrate.report.audit_sections import COLOURS
-from migrate.report.facts import document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Either, Facts, Report
 from migrate.report.svg.charts import Line, line_chart

@@ -22,8 +22,9 @@ from migrate.steps.fit.options import SAMPLE, SOURCE_MODEL
 
 if TYPE_CHECKING:
     from migrate.audit.bounds import Bounds
+    from migrate.audit.measures import Scores
     from migrate.audit.query_set import QuerySet
-    from migrate.audit.report import AuditReport
+    from migrate.audit.result import AuditResult
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
     from migrate.pipeline.job import Migration
@@ -48,14 +49,14 @@ class Candidate:
     Attributes
     ----------
     name : the model as it was named
-    report : the audit of the store that was translated for it
+    result : the audit of the store that was translated for it
     quality : nDCG@10 of a full re-embed, None where nothing is judged
     gain : by how much that is more than staying scores, query by query, None where one of them is not known
     tokens, usd, minutes : of a full re-embed, None where unknown
     """
 
     name: str
-    report: AuditReport
+    result: AuditResult
     quality: Bounds | None
     gain: Bounds | None
     tokens: float | None
@@ -65,39 +66,39 @@ class Candidate:
     @property
     def is_better(self) -> bool:
         """True where a full re-embed by it is significantly better than staying."""
-        return self.gain is not None and self.report.verdict.has_enough and self.gain.lower > 0
+        return self.gain is not None and self.result.verdict.has_enough and self.gain.lower > 0
 
     @property
     def row(self) -> list[str]:
         """Its row of the table."""
         from migrate.cost.estimate import dollars, duration
 
-        verdict = self.report.verdict
+        verdict = self.result.verdict
         retention = verdict.retention
         return [
             self.name,
             _score(self.quality),
             _score(self.gain, form="+.3f"),
             f"{verdict.figure(retention.estimate)} ({verdict.span(retention)})" if retention.is_known else _NONE,
-            self.report.outcome.value,
+            self.result.outcome.value,
             _NONE if self.usd is None else dollars(self.usd),
             _NONE if self.minutes is None else duration(self.minutes),
         ]
 
     def as_document(self) -> dict[str, Any]:
         """Return its facts, as values that JSON holds."""
-        verdict = self.report.verdict
+        verdict = self.result.verdict
         return {
             "name": self.name,
             "quality": self.quality,
             "gain_over_stay": self.gain,
             "is_better": self.is_better,
             verdict.measured: verdict.retention,
-            "outcome": self.report.outcome,
+            "outcome": self.result.outcome,
             "tokens": self.tokens,
             "usd": self.usd,
             "minutes": self.minutes,
-            "doubts": self.report.doubts,
+            "doubts": self.result.doubts,
         }
 
 
@@ -159,10 +160,10 @@ class Shortlist:
     @property
     def notes(self) -> list[str]:
         """Remarks on the figures, for the reader."""
-        report = self.candidates[0].report
-        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
+        result = self.candidates[0].result
+        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.result.doubts]
         return [
-            f"by {report.verdict.counted} of {report.dataset}; bounds of quality are one-sided, and hold for all "
+            f"by {result.verdict.counted} of {result.dataset}; bounds of quality are one-sided, and hold for all "
             "targets together with 95 %",
             "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
             "share of it, with the verdict of `run`",
@@ -192,14 +193,14 @@ class Shortlist:
 
     def as_document(self) -> dict[str, Any]:
         """Return all of it, as values that JSON holds."""
-        from migrate.report.facts import document
+        from migrate.facts import document
 
-        report = self.candidates[0].report
+        result = self.candidates[0].result
         content = {
             "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
-            "dataset": report.dataset,
-            "measure": report.measure,
-            "queries": report.verdict.counted,
+            "dataset": result.dataset,
+            "measure": result.measure,
+            "queries": result.verdict.counted,
             "confidence": self.confidence,
             "stay": self.stay,
             "targets": [candidate.as_document() for candidate in self.candidates],
@@ -208,6 +209,13 @@ class Shortlist:
             "notes": self.notes,
         }
         return document("choose", content)
+
+
+def _scores_of_staying(result: AuditResult) -> Scores | None:
+    """Return the scores of staying by nDCG@10; None without that arm or judgements."""
+    from migrate.audit.results import NDCG, STAY
+
+    return next((arm.scores.get(NDCG) for arm in result.arms if arm.name == STAY), None)
 
 
 def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
@@ -329,10 +337,11 @@ class Choose(JudgedOptions, PaidStep["Shortlist"]):
         models = self.models_by_name
         confidence = 1 - (1 - CONFIDENCE) / len(models)  # the best of several looks better than it is
         candidates = tuple(self._judge(name, model, confidence) for name, model in models.items())
-        report = candidates[0].report
+        result = candidates[0].result
         stay = None
-        if report.stay is not None and report.rules is not None:
-            stay = replace(report.rules, floor=None).quality(report.stay, confidence=confidence)
+        staying = _scores_of_staying(result)
+        if staying is not None and result.rules is not None:
+            stay = replace(result.rules, floor=None).quality(staying, confidence=confidence)
         return Shortlist(self.opened.info, stay, confidence, candidates)
 
     def _judge(self, name: str, model: Embedder, confidence: float) -> Candidate:
@@ -341,21 +350,22 @@ class Choose(JudgedOptions, PaidStep["Shortlist"]):
 
         with TemporaryDirectory() as folder:
             try:
-                report = cast("Migration", self._run(model, Path(folder) / "run").execute()).report
+                result = cast("Migration", self._run(model, Path(folder) / "run").execute()).result
             except KeyboardInterrupt as error:
                 error.__notes__ = []  # of parts that are done, in a folder that goes away now
                 raise
-        full, rules = report.arm(FULL), report.rules
+        full, rules = result.arm(FULL), result.rules
         quality = None
         gain = None
         if rules is not None and rules.query_set.is_judged:
-            scores = full.scores[report.measure]
+            scores = full.scores[result.measure]
             quality = rules.quality(scores, confidence=confidence)
-            if report.stay is not None:
-                gain = rules.gain(scores, report.stay, confidence=confidence)
+            staying = _scores_of_staying(result)
+            if staying is not None:
+                gain = rules.gain(scores, staying, confidence=confidence)
         return Candidate(
             name,
-            report,
+            result,
             quality,
             gain,
             full.tokens,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from migrate.audit.arms import own_arms
+from migrate.audit.audit import run_audit
+from migrate.audit.document import report_of
 from migrate.audit.document_queries import refuse_queries
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.audited.report import AuditReport
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
@@ -27,10 +30,9 @@ from migrate.embedders.again import ASKED_AGAIN
 from migrate.embedders.base import Embedder
 from migrate.embedders.kinds import runs_code, split_spec
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
-from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
+from migrate.finished import RECORD, Kept, find_finished, find_kept, note_finished
 from migrate.pipeline.options import RunOptions
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
@@ -63,11 +65,12 @@ OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a run."""
+    """The result of a run: what it leaves, and the `result` that its report is of."""
 
     stitch: FittedStitch
     translation: Translation
     report: AuditReport
+    result: AuditResult = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +211,7 @@ class RunJob:
         return Configuration("run", self.store.snapshot().as_json(), options, audit)
 
     @cached_property
-    def finished(self) -> Finished | None:
+    def finished(self) -> AuditReport | None:
         """The result of the same run before; None where it has not come to its end, or is to be done again.
 
         Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError:
@@ -295,9 +298,10 @@ class RunJob:
                 refuse_documents_found(audit, audit.inputs)
                 reembed_store(self.store, self.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
-            report = replace(self._audit(), documents_per_s=documents_per_s)
+            result = replace(self._audit(), documents_per_s=documents_per_s)
+            report = report_of(result)
             with atomic_file(folder / REPORT, force=force) as temporary:
-                write_json(temporary, audit_document(report))
+                write_json(temporary, report.document)
             with atomic_file(folder / PAGE, force=force) as temporary:
                 write_bytes(temporary, report_page(audit_sections(report)).encode())
             made_here = {
@@ -306,8 +310,8 @@ class RunJob:
                 if (output_facts := steps.finished(name)) is not None
             }
             finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
-            note_finished(folder, report, made_from, finished_outputs, page=folder / PAGE, force=force)
-        return Migration(fitted or saved, translation, report)
+            note_finished(folder, made_from, finished_outputs, force=force)
+        return Migration(fitted or saved, translation, report, result)
 
     @property
     def locations(self) -> Locations:
@@ -344,9 +348,9 @@ class RunJob:
             cap=request.cap,
         )
 
-    def _audit(self) -> AuditReport:
+    def _audit(self) -> AuditResult:
         audit = self._audit_of(POOL if self.is_pooled else open_store(self.request.folder / REFERENCE))
-        report = audit.execute()
+        result = run_audit(audit, audit.inputs)
         locations = locations_of(audit.inputs.translated, self.store, self.embedder, self.source_embedder)
         places = replace(
             self.locations,
@@ -355,5 +359,5 @@ class RunJob:
             server=locations.server,
             old_model=locations.old_model,
         )
-        stores = {"source": content_of(self.store)} if "source" not in report.stores else {}
-        return replace(report, locations=places, stores={**report.stores, **stores})
+        stores = {"source": content_of(self.store)} if "source" not in result.stores else {}
+        return replace(result, locations=places, stores={**result.stores, **stores})

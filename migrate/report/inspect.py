@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.facts import document
 from migrate.locations import place_of
 from migrate.manifest import artefact_kind
-from migrate.report.facts import document
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files

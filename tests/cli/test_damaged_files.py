@@ -1,6 +1,5 @@
 """Files that a command reads besides vectors and texts, damaged in many ways: each is one line, and never a bug."""
 
-import copy
 import json
 import os
 import random
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from odd_values import changed, places
 from safe_reports import safe_report
 
 pytestmark = pytest.mark.slow
@@ -37,24 +37,6 @@ def nested(depth):
 
 VALUES = [None, True, 7, -7, 10**400, 1 << 80, 1.5, float("nan"), "x", "", "\ud800", [], [1, "a", None], {}]
 VALUES += [{"a": {"b": 1}}, nested(90), nested(400)]
-
-
-def places(value, path=()):
-    yield path
-    items = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from places(inner, (*path, key))
-
-
-def changed(value, path, new):
-    if not path:
-        return new
-    value = copy.deepcopy(value)
-    inner = value
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = new
-    return value
 
 
 def mutations(facts, count):
