@@ -206,6 +206,9 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
         Path("report.json").write_text(json.dumps(safe_report(stores)))
     if name in ("rollback", "forget"):
         lead_migrate("switch my-store new-store --unproven")
+    if name == "report":
+        made = "audit translated --judged my-beir --source my-store --report report.json"
+        lead_migrate(made, code=(0, 1, 3))
     if name == "stamp":
         Path("my-store/lead-migrate.json").unlink()
     if name == "backfill" or name.startswith("live"):  # of what is cached, which tfidf: is not
@@ -217,7 +220,7 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
     assert program == "lead-migrate"
     if "-o" in arguments:
         shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
-    codes = dict.fromkeys(("audit", "run", "carry", "labels"), JUDGED)
+    codes = dict.fromkeys(("audit", "report", "run", "carry", "labels"), JUDGED)
     lead_migrate("", *arguments, code=codes.get(name, 0))
 
 

@@ -129,6 +129,19 @@ def test_a_report_that_assess_is_given(finished_here, outcome):
         outcome(assess)
 
 
+def test_a_report_that_is_shown_again(finished_here, outcome):
+    sound = Path("made/report.json").read_bytes()
+    for content in BYTES.values():
+        Path("r.json").write_bytes(content)
+        assert outcome("report r.json --report page.html --force") == 4
+    for other in mutations(json.loads(sound), 40):
+        Path("r.json").write_text(json.dumps(other))
+        outcome("report r.json --report page.html --force")
+    Path("r.json").unlink()
+    os.mkfifo("r.json")
+    assert outcome("report r.json") == 4
+
+
 def test_the_record_of_a_finished_run(finished_here, outcome):
     path = Path("made/run.json")
     sound = path.read_bytes()
