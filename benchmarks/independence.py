@@ -29,9 +29,12 @@ import numpy as np
 from retrieval import TARGET_MODEL, Collection, Space, load_space, run_over
 
 import migrate
+from migrate.audit.audit import run_audit
+from migrate.audit.document import sentence_of
 from migrate.audit.document_queries import Likeness, likeness
 from migrate.audit.query_set import QuerySet, hold_out
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
+from migrate.audit.step import Audit
 from migrate.datasets.beir import BeirSet, load_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embedders import load_embedder
@@ -290,7 +293,7 @@ def copies(data: Path, folder: Path, count: int) -> None:
             for query_set in (judged, replace(judged, qrels=None)) if count else ():
                 try:
                     report = _audited(moved, query_set, known)
-                    row += [f"{report.verdict.observations.queries:,}", report.headline.split(":")[0]]
+                    row += [f"{report.verdict.observations.queries:,}", sentence_of(report).split(":")[0]]
                 except InconclusiveError as error:
                     left = re.search(r"(\d+) others are left", str(error))
                     row += [left[1] if left else "", "INCONCLUSIVE"]
@@ -399,8 +402,9 @@ def _knowing(path: Path, output: Path, asked: Iterable[QuerySet]) -> Path:
     return output
 
 
-def _audited(moved: Path, asked: QuerySet, target: Embedder) -> AuditReport:
-    return migrate.audit(moved, "build", judged=asked, target=target, two_stage="none")
+def _audited(moved: Path, asked: QuerySet, target: Embedder) -> AuditResult:
+    audit = Audit(moved, "build", judged=asked, target=target, two_stage="none")
+    return run_audit(audit.open().inputs)
 
 
 def main() -> None:

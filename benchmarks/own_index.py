@@ -94,14 +94,14 @@ KINDS = {"faiss": faiss_stores, "folders": databases, "pgvector": pgvector_store
 def row_of(name: str, location: str, reference: Path, embedder: Embedder, beir: Path) -> str:
     """Audit a store and return its row of the table."""
     report = Audit(location, reference=reference, target=embedder, judged=beir, two_stage=(), no_bm25=True).execute()
-    searches = report.searches
+    searches = report.audit.searches
     exactly = searches[0].exactly if searches else report.verdict.retention.estimate
     setting = "exact"
     if searches:
         chosen = searches[0].setting
         setting = "-" if chosen is None else str(chosen)
     verdict = report.verdict
-    bounds = verdict.scale.span(verdict.retention)
+    bounds = verdict.span(verdict.retention)
     return f"| {name} | {exactly:.3f} | {verdict.retention.estimate:.3f} | {setting} | {verdict.outcome}, {bounds} |"
 
 

@@ -43,13 +43,14 @@ import numpy as np
 from unjudged import degraded, translated, with_true
 
 import migrate
+from migrate.audit.audit import run_audit
 from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import Scores, ndcg
 from migrate.audit.options import POOL
 from migrate.audit.pool import PoolSummary, grow_pool
 from migrate.audit.query_set import QuerySet, load_questions
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.audit.retrieval import search_stores
 from migrate.audit.step import Audit
@@ -59,8 +60,8 @@ from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.file import read_arrays
+from migrate.facts import as_plain
 from migrate.manifest import Manifest
-from migrate.report.facts import as_plain
 from migrate.report.terminal import table
 from migrate.search.runs import search
 from migrate.stores import create_store, open_store
@@ -144,7 +145,7 @@ class MadeUp:
         return unit_rows(np.stack([rows[document.id] for document in self.real]).astype(np.float32))
 
 
-def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[AuditReport], list[float]]:
+def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[AuditResult], list[float]]:
     """The audit by a full re-embed, the one by a pool, that by a pool asked for two stages, and the seconds of each."""
     source, target = load_embedder(migration.source), load_embedder(migration.target)
     embed_corpus(lambda: migration.documents, source, folder / "source")
@@ -167,7 +168,7 @@ def audit_all(migration: Migration, folder: Path, price: float) -> tuple[list[Au
             price=price,
             max_cost=None,
         )
-        reports.append(audit.run())
+        reports.append(run_audit(audit.open().inputs))
         seconds.append(time.perf_counter() - started)
     return reports, seconds
 
@@ -256,10 +257,11 @@ def audit_unjudged(migration: Migration, folder: Path, price: float) -> Iterator
     reference = written(folder / "reference", migration.documents, target.embed_documents(migration.documents), target)
     for number, (name, vectors) in enumerate(unjudged_stores(migration)):
         store = written(folder / f"new-{number}", migration.documents, vectors, target)
-        full, pooled = (
-            Audit(store, by, judged=questions, target=target, two_stage=(), price=price, max_cost=None).run()
+        audits = [
+            Audit(store, by, judged=questions, target=target, two_stage=(), price=price, max_cost=None)
             for by in (reference, POOL)
-        )
+        ]
+        full, pooled = (run_audit(audit.open().inputs) for audit in audits)
         found = Unjudged.of(f"{migration.name}, {name}", full, pooled)
         print(f"{found.name} is done", flush=True)
         yield found
@@ -287,7 +289,7 @@ class Unjudged:
     within: float
 
     @classmethod
-    def of(cls, name: str, full: AuditReport, pooled: AuditReport) -> Unjudged:
+    def of(cls, name: str, full: AuditResult, pooled: AuditResult) -> Unjudged:
         """Those of two audits."""
         assert pooled.pool is not None
         true, within = (float(report.arm(TRANSLATED).mean(AGREEMENT) or 0) for report in (full, pooled))
@@ -350,7 +352,7 @@ class Figures:
     unlike: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, full: AuditReport, pooled: AuditReport, asked: AuditReport) -> Figures:
+    def of(cls, name: str, full: AuditResult, pooled: AuditResult, asked: AuditResult) -> Figures:
         """Those of three audits."""
         assert pooled.pool is not None
         assert asked.pool is not None

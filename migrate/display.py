@@ -58,9 +58,3 @@ def notebook_html(result: object) -> str | None:  # noqa: ARG001 - what a result
 def answer_text(result: object) -> str | None:  # noqa: ARG001 - as above
     """A result as lines that `print` shows; None, for which it prints `repr`, as long as `notebook_html`."""
     return None
-
-
-@singledispatch
-def result_document(result: object) -> Mapping[str, Any] | None:  # noqa: ARG001 - as above
-    """Return a result as values that JSON holds; None for what is no result, or until its report is loaded."""
-    return None

@@ -6,21 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from migrate.audit.bounds import Outcome
-from migrate.audit.report import AuditReport
-from migrate.audited import read_audit
+from migrate.audited.report import AuditReport, load_report
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
-from migrate.reading import MalformedError, expect, read_json, typed
-from migrate.report.audit_sections import audit_sections
-from migrate.report.suite import Suite, audit_suite
-from migrate.report.summary import audit_summary
-from migrate.report.terminal import report_text
+from migrate.reading import MalformedError, expect, read_json
 from migrate.stores import open_store
 from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
@@ -29,20 +23,10 @@ from migrate.work.jobs import Configuration, changed_names
 from migrate.work.outputs import RunState
 
 RECORD = "run.json"
-_VERSION = 3
-_OLDER = 2
-"""Has the hash of each output's manifest alone: its outputs serve another audit, its verdict is not said again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The verdict's name, the report as text and as CI takes it, and the JSON report as it stands in the folder."""
-
-    outcome: str
-    summary: str
-    details: str
-    suite: Suite
-    document: dict[str, Any]
+_VERSION = 4
+_OF_MANIFESTS, _OLDER = 2, 3
+"""Earlier versions, whose outputs serve another audit, and whose verdict is not said again: the first has the hash of
+each output's manifest alone, and the report of either lacks some of what is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +39,14 @@ class Kept:
 
 def note_finished(
     folder: Path,
-    report: AuditReport,
     made_from: Configuration,
     outputs: Mapping[str, Mapping[str, Any]],
     *,
-    page: Path,
     force: bool,
 ) -> None:
-    """Leave `RECORD` in the folder of a run: what it was made from, what it said, and the hashes of what it wrote.
+    """Leave `RECORD` in the folder of a run: what it was made from, and the hashes of what it wrote.
 
-    `page` shows the report. `outputs` are files and folders with a manifest, by their names in the folder, with facts
+    `outputs` are files and folders with a manifest, by their names in the folder, with facts
     that JSON can hold. A database may rewrite its files: of its folder there is what the store in it holds.
     """
     details: dict[str, Any] = {
@@ -75,16 +57,12 @@ def note_finished(
             name: {"files": _hashes(folder / name), "content": _content_of_database(folder / name), "facts": details}
             for name, details in outputs.items()
         },
-        "outcome": report.outcome.value,
-        "summary": audit_summary(report, page=page),
-        "details": report_text(audit_sections(report)),
-        "suite": asdict(audit_suite(report)),
     }
     with atomic_file(folder / RECORD, force=force) as temporary:
         write_json(temporary, {**details, "sha256": _hash_of(details)})
 
 
-def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finished | None:
+def find_finished(folder: Path, report: Path, made_from: Configuration) -> AuditReport | None:
     """Return what a finished run said; None where there is none, an older tool left it, or its audit was another.
 
     Raises a UsageError where it is of another store or has other options, an InputError where its record is damaged or
@@ -97,9 +75,7 @@ def find_finished(folder: Path, report: Path, made_from: Configuration) -> Finis
         return None
     for name, output in record["outputs"].items():
         _refuse_changed(folder, name, output)
-    with _damaged(folder):
-        suite, document = typed(Suite, record["suite"]), read_audit(report)
-    return Finished(record["outcome"], record["summary"], record["details"], suite, document)
+    return load_report(report)
 
 
 def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str]) -> Kept:
@@ -128,21 +104,18 @@ def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
         return None
     with _damaged(folder):
         record = expect(read_json(path), {"version": int})
-        if record["version"] not in (_OLDER, _VERSION):
+        if record["version"] not in (_OF_MANIFESTS, _OLDER, _VERSION):
             return None
         shape = {
             "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
             "audit": Mapping[str, Any],
             "outputs": Mapping[str, Mapping[str, Any]],
-            "outcome": Outcome,
-            "summary": str,
-            "details": str,
         }
         expect(record, shape)
-        if record["version"] == _VERSION and record.pop("sha256", None) != _hash_of(record):
+        has_one_hash = record["version"] == _OF_MANIFESTS
+        if not has_one_hash and record.pop("sha256", None) != _hash_of(record):
             raise MalformedError("one that does not match its own SHA-256")
-        is_older = record["version"] == _OLDER
-        hashes = {"sha256": str} if is_older else {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
+        hashes = {"sha256": str} if has_one_hash else {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
         for name, output in record["outputs"].items():
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")

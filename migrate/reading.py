@@ -46,6 +46,12 @@ class MalformedError(ValueError):
     """Content that is malformed; the message says how."""
 
 
+class Extensible:
+    """Base of dataclasses whose tables later versions add names to, which `typed` leaves out."""
+
+    __slots__ = ()
+
+
 def read_small(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the bytes of a file that is held in memory.
 
@@ -144,7 +150,8 @@ def typed(kind: type[Made], content: Any) -> Made:
     Raises
     ------
     MalformedError
-        A field is missing or unknown, or its value is of another type; the message names it.
+        A field is missing or unknown, or its value is of another type; the message names it. An `Extensible` one may
+        have unknown fields.
     """
     return _build(kind, content, "")
 
@@ -210,7 +217,7 @@ def _build(kind: type[Made], content: Any, path: str) -> Made:
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     unknown = sorted(content.keys() - hints.keys())
-    if unknown:
+    if unknown and not issubclass(kind, Extensible):
         raise MalformedError(f"{f'{path}{unknown[0]}'!r} is not known")
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in content:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import migrate
+from migrate.audit.document import report_of
 from migrate.audit.query_set import load_questions
 from migrate.cli.main import run as run_command
 from migrate.report.summary import audit_summary
@@ -165,7 +166,7 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
     made = migrate.run("my-store", "tfidf:24", "made", **words)
     assert {"stitch", "store", "report.json", "report.html"} <= {path.name for path in Path("made").iterdir()}
     assert made.stitch.stitch.spec == "ridge" and made.translation.n_true == 100
-    assert "stay" in made.report.comparisons and made.report.pool is not None
+    assert made.report.audit.arm("stay").against is not None and made.report.audit.pool is not None
     assert migrate.run("my-store", "tfidf:24", "made", **words).report.verdict == made.report.verdict
     with pytest.raises(migrate.LeadMigrateError, match='is not "auto", "pool" or "build"'):
         migrate.run("my-store", "tfidf:24", "other", **{**words, "reference": "made/reference"})
@@ -174,12 +175,12 @@ def test_a_run_leaves_what_the_command_leaves_and_audits_again(workplace):
 @pytest.mark.slow
 def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
     made = migrate.run("my-store", "tfidf:24", "made", judged="my-beir", reference="pool", kind="ridge", sample=100)
-    verdict = replace(made.report.verdict, outcome=migrate.Outcome.NOT_SAFE)
+    verdict = replace(made.result.verdict, outcome=migrate.Outcome.NOT_SAFE)
     with pytest.raises(migrate.LeadMigrateError, match="the report: this report says NOT"):
-        migrate.switch("my-store", "made/store", replace(made.report, verdict=verdict))
+        migrate.switch("my-store", "made/store", report_of(replace(made.result, verdict=verdict)))
     kept = migrate.Bounds(0.99, 0.97, 1.0)
-    verdict = replace(made.report.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=())
-    safe = replace(made.report, verdict=verdict, findings=())
+    verdict = replace(made.result.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=())
+    safe = report_of(replace(made.result, verdict=verdict, findings=()))
     done = migrate.switch("my-store", "made/store", safe)
     assert done.proven and done.old == str(workplace / "my-store")
     assert migrate.inspect("my-store")["dimension"] == 24
@@ -221,12 +222,12 @@ def test_tables_go_to_pandas(done, source_folder, monkeypatch):
     pytest.importorskip("pandas")
     report = done[3]
     arms = report.to_pandas().set_index("arm")
-    assert list(arms.index) == [arm.name for arm in report.arms]
+    assert list(arms.index) == [arm.name for arm in report.audit.arms]
     assert arms.loc["translated", "retention"] == report.verdict.retention.estimate
     queries = report.to_pandas("queries")
-    assert len(queries) == len(report.query_ids) * len(report.arms)
+    assert len(queries) == len(report.audit.query_ids) * len(report.audit.arms)
     means = queries.groupby("arm")["nDCG@10"].mean()
-    assert means["translated"] == pytest.approx(report.arm("translated").mean("nDCG@10"))
+    assert means["translated"] == pytest.approx(report.audit.arm("translated").means["nDCG@10"])
     with pytest.raises(migrate.LeadMigrateError, match="'rows' are no rows of an audit"):
         report.to_pandas("rows")
     plans = migrate.assess(source_folder, "openai:text-embedding-3-small").to_pandas()

@@ -1,16 +1,17 @@
 """Reports of audits that are read back: each part of one that does not go with the others is refused."""
 
 import json
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
 from safe_reports import BOUNDS, safe_report
 from topics import OF_TARGET, QUESTIONS, UNJUDGED, audit, make_store, noisy, pool
 
+from migrate.audit.document import report_of
 from migrate.audited import read_audit
 from migrate.errors import InputError
 from migrate.reading import MalformedError
-from migrate.report.document import audit_document
 
 
 def bounds(**other):
@@ -106,5 +107,7 @@ def test_what_an_audit_writes_is_read(noise, margin, questions, reference, tmp_p
     translated = make_store(tmp_path / "translated", vectors=noisy(noise), manifest=OF_TARGET)
     full = make_store(tmp_path / "full") if reference == "store" else pool()
     report = audit(translated, full, questions, margin=margin, two_stage=[20])
-    for one in (report, report.judging("two-stage-20")):
-        assert read_audit("the report", json.loads(json.dumps(audit_document(one))))["plan"]["outcome"] == one.outcome
+    for one in (report, replace(report, plan="two-stage 20")):
+        assert (
+            read_audit("the report", json.loads(json.dumps(report_of(one).document)))["plan"]["outcome"] == one.outcome
+        )

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from migrate.audit import findings as find
 from migrate.audit.arms import Measures, measure_arms
 from migrate.audit.diagnostics import Diagnostics, diagnose
+from migrate.audit.document import report_of
 from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import rules_of
 from migrate.audit.held_out import HeldOut, audit_held_out, true_documents, unexplained_documents
@@ -29,14 +30,16 @@ from migrate.audit.inputs import (
 )
 from migrate.audit.locations import locations_of
 from migrate.audit.options import AuditOptions
-from migrate.audit.own_search import OwnSearch, findings_of, own_searches, searched_exactly
+from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import GrownPool, PoolSummary, grow_pool
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
 from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, Verdict, margin_remarks
+from migrate.audited.records import OwnSearch
+from migrate.audited.report import AuditReport
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
@@ -59,7 +62,7 @@ class AuditJob(Job["AuditReport"]):
 
     def execute(self) -> AuditReport:
         """Build the reference where that is asked for, and audit."""
-        return run_audit(self.inputs)
+        return report_of(run_audit(self.inputs))
 
 
 def open_audit(options: AuditOptions, load: ModelOf = model_of) -> AuditJob:
@@ -68,7 +71,7 @@ def open_audit(options: AuditOptions, load: ModelOf = model_of) -> AuditJob:
     return AuditJob(options=options, models=planned_models(options.cap, inputs), inputs=inputs)
 
 
-def run_audit(inputs: AuditInputs) -> AuditReport:
+def run_audit(inputs: AuditInputs) -> AuditResult:
     """Build the reference where that is asked for, and audit."""
     if not inputs.builds_reference:
         return audit_store(inputs, inputs.full)
@@ -93,7 +96,7 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
         yield open_store(path)
 
 
-def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditReport:
+def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
     """Answer the queries with every arm that the inputs allow, and judge the translated store.
 
     The arms are those of `migrate.audit.arms.ARMS`; what the others need is in the report. `reference` is the full
@@ -110,8 +113,8 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditReport:
     measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
     examination = examine(prepared, evidence, measures, inputs.choosers)
     verdict = judge(evidence, measures, examination.findings, pool)
-    report = report_of(inputs, evidence, measures, examination, verdict, None if pool is None else pool.summary)
-    return report if find.has_standard(evidence.rules, measures.scores) else report.without_standard()
+    result = result_of(inputs, evidence, measures, examination, verdict, None if pool is None else pool.summary)
+    return result if find.has_standard(evidence.rules, measures.scores) else result.without_standard()
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,19 +159,19 @@ def judge(evidence: Evidence, measures: Measures, findings: Sequence[Finding], p
     return replace(verdict, remedy=None if pool is None else pool.remedy)
 
 
-def report_of(
+def result_of(
     inputs: AuditInputs,
     evidence: Evidence,
     measures: Measures,
     examination: Examination,
     verdict: Verdict,
     pool: PoolSummary | None,
-) -> AuditReport:
+) -> AuditResult:
     """Put together what was measured and found."""
     experiment = evidence.experiment
     query_set = experiment.query_set
     stores = {"translated": inputs.translated, "source": inputs.source}
-    return AuditReport(
+    return AuditResult(
         verdict=verdict,
         arms=tuple(measures.results.values()),
         comparisons=measures.comparisons,

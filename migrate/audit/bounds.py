@@ -1,4 +1,4 @@
-"""Bounds of the share of quality that an arm retains, and the decision by them: pure functions of arrays of scores.
+"""Bounds of the share of quality that an arm retains, from arrays of scores; `migrate.outcome.decide` decides by them.
 
 A resample gives each query a random weight, the same for all its scores (the Bayesian bootstrap; Rubin 1981). One query
 more is imagined, the worst there can be for what the bound is to show: for a lower bound of retention, the full
@@ -14,54 +14,29 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import lru_cache
-from math import inf, isfinite, nan
+from math import inf
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from migrate.audit.measures import Scores
-from migrate.audited import FEWEST_QUERIES as FEWEST_QUERIES
-from migrate.errors import InputError, UsageError
+from migrate.errors import InputError
+from migrate.outcome import FEWEST_QUERIES as FEWEST_QUERIES
+from migrate.outcome import MARGIN as MARGIN
+from migrate.outcome import UNKNOWN as UNKNOWN
+from migrate.outcome import Bounds as Bounds
+from migrate.outcome import Outcome as Outcome
+from migrate.outcome import decide as decide
 
 CONFIDENCE: Final = 0.95
 """Of one bound alone."""
 
 RESAMPLES: Final = 10_000
 
-MARGIN: Final = 0.95
-
-
 _BLOCK: Final = 1 << 22
 """Weights that are drawn at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """An estimate between one-sided bounds, of 95 % by default: the truth crosses each in at most 5 %."""
-
-    estimate: float
-    lower: float
-    upper: float
-
-    @property
-    def is_known(self) -> bool:
-        """False where any share is possible."""
-        return self.lower > 0 or isfinite(self.upper)
-
-
-UNKNOWN = Bounds(nan, 0.0, inf)
-"""A share of a full re-embed that is not shown to score more than chance does (Fieller 1954)."""
-
-
-class Outcome(StrEnum):
-    """The answer of an audit."""
-
-    SAFE = "SAFE"
-    NOT_SAFE = "NOT SAFE"
-    INCONCLUSIVE = "INCONCLUSIVE"
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,23 +160,6 @@ def retention_bounds(
     return ratio_of_means(
         scores, standard, _grouping(groups, len(scores)), seed=seed, resamples=resamples, confidence=confidence
     )
-
-
-def decide(bounds: Bounds, margin: float = MARGIN) -> Outcome:
-    """Return what bounds of retention say of a margin: SAFE from it on, NOT SAFE below it, neither in between.
-
-    Of stores that retain exactly the margin, at most 5 % are called SAFE by bounds of 95 % (a non-inferiority test).
-
-    >>> [str(decide(Bounds(share, share - 0.02, share + 0.02), 0.95)) for share in (0.99, 0.95, 0.9)]
-    ['SAFE', 'INCONCLUSIVE', 'NOT SAFE']
-
-    Raises a UsageError where the margin is no share.
-    """
-    if not 0 <= margin <= 1:  # also of no number
-        raise UsageError(f"a margin of {margin} is no share; give one from 0 to 1, such as {MARGIN}")
-    if bounds.upper < margin:
-        return Outcome.NOT_SAFE
-    return Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
 
 
 def ratio_of_means(

@@ -14,34 +14,13 @@ from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
-from migrate.audit.slices import Slice, find_slices
+from migrate.audit.slices import find_slices
+from migrate.audited.records import Histogram, Hit, Hubness, Regression, Slice, Threshold, ThresholdTable
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms
 
 _CHARACTERS = 160
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A retrieved document: the beginning of its text, and its grade where it is judged."""
-
-    doc_id: str
-    text: str
-    grade: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Regression:
-    """A query that loses: its score by the deciding measure and its first documents, by arm.
-
-    The arms are `full re-embed`, `translated`, and `stay` where it is there.
-    """
-
-    query_id: str
-    text: str
-    scores: Mapping[str, float]
-    hits: Mapping[str, tuple[Hit, ...]]
 
 
 def find_regressions(evidence: Evidence, scores: Mapping[str, Scores]) -> tuple[Regression, ...]:
@@ -77,21 +56,6 @@ def find_regressions(evidence: Evidence, scores: Mapping[str, Scores]) -> tuple[
 NEIGHBOURS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Hubness:
-    """The frequency of documents among the ten nearest neighbours of others, in a sample of `documents`.
-
-    `skewness` is that of the counts (Radovanović, Nanopoulos & Ivanović 2010, JMLR 11, eq. 1): 0 without
-    hubs. `largest` is the highest count, `orphans` the share (0-1) of documents that nobody has among its neighbours.
-    """
-
-    arm: str
-    documents: int
-    skewness: float
-    largest: int
-    orphans: float
-
-
 def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = NEIGHBOURS) -> Hubness:
     """Count neighbours among some documents of a store, (n, dim), n > `neighbours`."""
     nearness = vectors @ vectors.T
@@ -107,44 +71,6 @@ def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = 
 
 PASS_RATES = (0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 """Shares of the hits that the old thresholds of the table let pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """An old threshold, and the new ones that keep its pass rate and its precision.
-
-    A pass rate is the share (0-1) of hits that pass, a precision the share of these that are relevant.
-    `precision_old` and `precision_new` are of what passes `old` and `same_pass_rate`; None without judgements.
-    `same_precision` is the loosest new threshold that is as precise as the old one; None where none is.
-    """
-
-    old: float
-    pass_rate: float
-    same_pass_rate: float
-    precision_old: float | None
-    precision_new: float | None
-    same_precision: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """The spread of the scores of an arm's hits: `edges`, (b + 1,), and `counts`, (b,)."""
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdTable:
-    """Thresholds of the store before and after; scores are those of the first ten hits of every query.
-
-    `metrics` say what a score is, old and new: an inner product must be at least the threshold, a squared distance at
-    most.
-    """
-
-    metrics: tuple[Metric, Metric]
-    thresholds: tuple[Threshold, ...]
-    histograms: Mapping[str, Histogram]
 
 
 def table_of_thresholds(

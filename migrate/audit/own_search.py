@@ -6,7 +6,6 @@ The verdict is of what the index of a store finds; this tells how much that miss
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from migrate.audit.bounds import Outcome
 from migrate.audit.evidence import Evidence
@@ -15,6 +14,7 @@ from migrate.audit.measures import CUT, Scores
 from migrate.audit.results import STAY, TRANSLATED
 from migrate.audit.retrieval import asks_index, search_by_index, setting_of
 from migrate.audit.verdict import Finding
+from migrate.audited.records import OwnSearch
 from migrate.display import percent
 from migrate.stores.base import SearchSetting, StoreInfo
 
@@ -24,30 +24,6 @@ ENOUGH = 0.99
 _NAMES = {TRANSLATED: "the translated store", STAY: "the old store"}
 
 _REBUILD = "write it with another index, such as -o 'faiss:NEW-STORE#?index=HNSW32'"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnSearch:
-    """Quality of a store's own search beside exact search, by the deciding measure.
-
-    `arm` is the arm that asks the store, `index` its index with the setting of its search. `exactly` and `by_index` are
-    what either search keeps of the full re-embed (retention, or agreement@10), `of_exact` is the mean score by the
-    index over that by exact search. `remedy` says what keeps at least `ENOUGH` of exact search, with the line of code
-    or the option; None where the index does. `setting` is the smallest value of those that were tried that does so, and
-    `setting_keeps` what it keeps; None where none does. `is_safe_exactly` says that exact search would be SAFE, and
-    `sentence` has both figures and the remedy.
-    """
-
-    arm: str
-    index: str
-    exactly: float
-    by_index: float
-    of_exact: float
-    is_safe_exactly: bool
-    sentence: str
-    setting: int | None = None
-    setting_keeps: float | None = None
-    remedy: str | None = None
 
 
 def own_searches(evidence: Evidence) -> tuple[OwnSearch, ...]:

@@ -8,14 +8,12 @@ left from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import replace
 from pathlib import Path
 
 from migrate.audit.bounds import Bounds, Outcome
-from migrate.audit.own_search import OwnSearch
 from migrate.audit.pool import PoolSummary
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import (
     BRIDGE,
     FULL,
@@ -28,11 +26,13 @@ from migrate.audit.results import (
     rerank_depths,
 )
 from migrate.audit.verdict import Finding
+from migrate.audited.records import Option, OwnSearch, Recommendation
 from migrate.cost.deal import is_small
 from migrate.cost.estimate import dollars, duration, token_count
 from migrate.display import percent
 from migrate.embedders.kinds import may_cost_money, split_spec
 from migrate.files import free_path
+from migrate.outcome import decide
 
 _MANY_TIMES = 2.0
 _NOTHING = ArmCost(0.0, 0.0)
@@ -41,90 +41,72 @@ Command = tuple[tuple[str, ...] | None, str]
 """Words to type after the program's name, None for nothing, and a remark on what is left to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One way to go on. Bounds of `retention` hold for all options together where one is picked by them.
-
-    `tokens` are those of the target model for documents, the proof included where it had to be embedded, `usd` their
-    price; `tokens_left` and `usd_left` are what of it is still to be paid after the audit; None where unknown. A
-    two-stage option costs more with every query: its figures are for as many as judged.
-    """
-
-    name: str
-    retention: Bounds
-    tokens: float | None
-    usd: float | None
-    tokens_left: float | None
-    usd_left: float | None
-    is_safe: bool
-
-    @property
-    def cost(self) -> float:
-        """Dollars in all, or tokens where there is no price; infinite where neither is known."""
-        return next((cost for cost in (self.usd, self.tokens) if cost is not None), inf)
-
-    @property
-    def remaining(self) -> float:
-        """The part of `cost` that is still to be paid."""
-        return next((cost for cost in (self.usd_left, self.tokens_left) if cost is not None), inf)
-
-    @property
-    def depth(self) -> int:
-        """The number of documents of a query that are embedded while it is served; 0 but for two stages."""
-        return next(iter(rerank_depths(self.name)), 0)
-
-    @property
-    def needs_old(self) -> bool:
-        """True where the old store and its model are asked too, for each query."""
-        return self.name.startswith(TOGETHER)
-
-
-def options_of(report: AuditReport) -> tuple[Option, ...]:
+def options_of(result: AuditResult) -> tuple[Option, ...]:
     """Return the options, the cheapest first: staying, the translated store, arms that could serve, the full re-embed.
 
     A reference store that was there before the audit costs nothing here; a pool costs what was embedded for it. No
     option costs more than a full re-embed, as the cache embeds no document twice.
     """
-    arms, full = {arm.name: arm for arm in report.arms}, report.arm(FULL)
-    full_left = _left_of_full(report)
-    retained = {TRANSLATED: report.verdict.retention, **report.family}
+    arms, full = {arm.name: arm for arm in result.arms}, result.arm(FULL)
+    full_left = _left_of_full(result)
+    retained = {TRANSLATED: result.verdict.retention, **result.family}
     options = [
-        _option(arms[name], bounds, report, full_left, is_safe=report.outcome_of(name) is Outcome.SAFE)
+        _option(arms[name], bounds, result, full_left, is_safe=result.outcome_of(name) is Outcome.SAFE)
         for name, bounds in retained.items()
         if name in arms
     ]
-    if STAY in report.comparisons:
-        bounds = report.comparisons[STAY].retention
-        is_enough = report.verdict.observations.has_enough and bounds.lower >= report.verdict.scale.safe
+    if STAY in result.comparisons:
+        bounds = result.comparisons[STAY].retention
+        is_enough = result.verdict.observations.has_enough and decide(bounds, result.verdict.scale.safe) is Outcome.SAFE
         options.append(Option(STAY, bounds, 0.0, 0.0, 0.0, 0.0, is_enough))
-    if not (report.is_kept or report.reference_at is not None):  # the sample is embedded again
+    if not (result.is_kept or result.reference_at is not None):  # the sample is embedded again
         full_left = ArmCost(full.tokens, full.usd)
     whole = Bounds(1.0, 1.0, 1.0)  # it is the standard
     options.append(Option(FULL, whole, full.tokens, full.usd, full_left.tokens, full_left.usd, True))
-    return tuple(sorted(options, key=lambda option: (option.cost, -option.retention.lower)))
+    timed = (_with_time(option, result) for option in options)
+    return tuple(sorted(timed, key=lambda option: (option.cost, -option.retention.lower)))
 
 
-def _option(arm: ArmResult, bounds: Bounds, report: AuditReport, full_left: ArmCost, *, is_safe: bool) -> Option:
-    full, sample = report.arm(FULL), report.arm(TRANSLATED)
-    reranking, n = arm.reranking, report.verdict.observations.queries
-    if reranking is not None and report.pool is not None and report.is_kept:  # the pool has paid for these queries
+def _option(arm: ArmResult, bounds: Bounds, result: AuditResult, full_left: ArmCost, *, is_safe: bool) -> Option:
+    full, sample = result.arm(FULL), result.arm(TRANSLATED)
+    reranking, n = arm.reranking, result.verdict.observations.queries
+    if reranking is not None and result.pool is not None and result.is_kept:  # the pool has paid for these queries
         further = ArmCost(reranking.tokens_further * n, reranking.usd_further and reranking.usd_further * n)
         whole = _combined(_sum, sample, further, full)
         arm = replace(arm, tokens=whole.tokens, usd=whole.usd)
     remaining = _NOTHING
     if arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
         remaining = _combined(_less, arm, sample, full_left)
-    cost = _combined(_sum, arm, report.pool or _NOTHING, full)
+    cost = _combined(_sum, arm, result.pool or _NOTHING, full)
     return Option(arm.name, bounds, cost.tokens, cost.usd, remaining.tokens, remaining.usd, is_safe)
 
 
-def _left_of_full(report: AuditReport) -> ArmCost:
+def _with_time(option: Option, result: AuditResult) -> Option:
+    """Return the option with how long the model takes for what is left, as fast as it was; documents count alike."""
+    everything = result.arm(FULL).tokens
+    if result.documents_per_s is None or option.tokens_left is None or not everything:
+        return option
+    count = result.stores.get(TRANSLATED, {}).get("count", result.n_documents)
+    return replace(option, seconds_left=float(option.tokens_left / everything * count / result.documents_per_s))
+
+
+def _depth(option: Option) -> int:
+    """Return how many documents of a query are embedded while it is served; 0 but for two stages."""
+    return next(iter(rerank_depths(option.name)), 0)
+
+
+def _needs_old(option: Option) -> bool:
+    """Return whether the old store and its model are asked too, for each query."""
+    return option.name.startswith(TOGETHER)
+
+
+def _left_of_full(result: AuditResult) -> ArmCost:
     """Return what a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
-    pool = report.pool
-    if report.reference_at is not None or (report.is_kept and (pool is None or pool.is_exact)):
+    pool = result.pool
+    if result.reference_at is not None or (result.is_kept and (pool is None or pool.is_exact)):
         return _NOTHING
-    full, sample = report.arm(FULL), report.arm(TRANSLATED)
-    if pool is None or not report.is_kept:
+    full, sample = result.arm(FULL), result.arm(TRANSLATED)
+    if pool is None or not result.is_kept:
         return _combined(_less, full, sample)
     share = pool.true_outside / pool.count
     outside = ArmCost(full.tokens and share * full.tokens, full.usd and share * full.usd)
@@ -150,59 +132,33 @@ def _sum(cost: float | None, proof: float | None, most: float | None = None) -> 
     return cost + proof if most is None else min(cost + proof, most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """The way to go on with, and the one command that does it.
-
-    `plan` is `stay`, `translated`, `two-stage 20`, `reembed 30%`, `full re-embed` or another arm, None where nothing is
-    sure; the `headline` says what it keeps, and what staying and the translated store keep beside it. What it still
-    costs is in dollars where there is a price, in seconds where the model's rate was measured, and in tokens. `command`
-    are words to type after the program's name, `serving` lines of Python for a plan that is more than a store.
-    """
-
-    plan: str | None
-    headline: str
-    retention: Bounds | None = None
-    left_usd: float | None = None
-    left_seconds: float | None = None
-    left_tokens: float | None = None
-    command: tuple[str, ...] | None = None
-    serving: tuple[str, ...] = ()
-    remark: str = ""
-
-    @property
-    def remaining(self) -> str:
-        """The cost that is left, in words; empty where that is not known."""
-        return _amount(self.left_usd, self.left_seconds, self.left_tokens)
-
-
-def recommend(report: AuditReport) -> Recommendation:
+def recommend(result: AuditResult) -> Recommendation:
     """Stay where the old store answers as well as a full re-embed; else what is SAFE and leaves least to pay.
 
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
     one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    odd = next((finding for finding in report.findings if finding.level == "doubt"), None)
-    stay = report.comparisons.get(STAY)
+    odd = next((finding for finding in result.findings if finding.level == "doubt"), None)
+    stay = result.comparisons.get(STAY)
     if odd is not None and (stay is None or stay.retention.lower < 1):
-        command, remark = _clear_up(odd, report)
+        command, remark = _clear_up(odd, result)
         headline = f"nothing is shown to be SAFE; clear up first: {odd.text}"
         return Recommendation(plan=None, headline=headline, command=command, remark=remark)
-    missing = _missing_index(report)
+    missing = _missing_index(result)
     if missing is not None and (stay is None or stay.retention.lower < 1):
         headline = f"the vectors are SAFE, but their index misses too much of what they would find: {missing.remedy}"
         effort = () if missing.setting is None else (f"--search-effort={missing.setting}",)
-        again = report.locations.audit_again if effort else ()
+        again = result.locations.audit_again if effort else ()
         command = (*_without(again, "--search-effort"), *effort) if again else None
         return Recommendation(plan=None, headline=headline, command=command)
-    return _Advice(report).recommendation(odd)
+    return _Advice(result).recommendation(odd)
 
 
-def _missing_index(report: AuditReport) -> OwnSearch | None:
+def _missing_index(result: AuditResult) -> OwnSearch | None:
     """Return the search of the translated store where its index alone keeps it from being SAFE."""
-    if report.plan != TRANSLATED or report.outcome is Outcome.SAFE:
+    if result.plan != TRANSLATED or result.outcome is Outcome.SAFE:
         return None
-    searches = (search for search in report.searches if search.arm == TRANSLATED)
+    searches = (search for search in result.searches if search.arm == TRANSLATED)
     return next((search for search in searches if search.remedy is not None and search.is_safe_exactly), None)
 
 
@@ -215,23 +171,14 @@ def _amount(usd: float | None, seconds: float | None, tokens: float | None) -> s
     return token_count(tokens or 0) if seconds is None else duration(seconds / 60)
 
 
-def seconds_left(option: Option, report: AuditReport) -> float | None:
-    """Return how long the model takes for what is left, as fast as it was; documents are taken to be alike."""
-    everything = report.arm(FULL).tokens
-    if report.documents_per_s is None or option.tokens_left is None or not everything:
-        return None
-    count = report.stores.get(TRANSLATED, {}).get("count", report.n_documents)
-    return float(option.tokens_left / everything * count / report.documents_per_s)
-
-
 class _Advice:
-    """The options of a report that nothing speaks against, the best of them, and how that is done."""
+    """The options of an audit that nothing speaks against, the best of them, and how that is done."""
 
-    def __init__(self, report: AuditReport) -> None:
-        self.report, self.verdict, self.locations = report, report.verdict, report.locations
-        self.options = {option.name: option for option in options_of(report)}
+    def __init__(self, result: AuditResult) -> None:
+        self.result, self.verdict, self.locations = result, result.verdict, result.locations
+        self.options = {option.name: option for option in options_of(result)}
         self.full = self.options[FULL]
-        everything, sample = report.arm(FULL).tokens, report.arm(TRANSLATED).tokens
+        everything, sample = result.arm(FULL).tokens, result.arm(TRANSLATED).tokens
         # The translated store may have true vectors alone: it is a full re-embed itself
         self.is_whole = everything is not None and sample is not None and 0 < everything <= sample
 
@@ -239,16 +186,16 @@ class _Advice:
         """Return the best option; what is `odd` of the new store does not keep from staying."""
         option = self._best()
         command, remark = self._command(option)
-        paid = option if self.locations.can_serve or not option.depth else self.full
-        seconds = seconds_left(paid, self.report)
-        remaining = _amount(paid.usd_left, seconds, paid.tokens_left)
+        paid = option if self.locations.can_serve or not _depth(option) else self.full
+        remaining = _amount(paid.usd_left, paid.seconds_left, paid.tokens_left)
         return Recommendation(
             plan=option.name,
             headline="; ".join([self._lead(option, remaining), *self._other_plans(option)]),
             retention=option.retention,
             left_usd=paid.usd_left,
-            left_seconds=seconds,
+            left_seconds=paid.seconds_left,
             left_tokens=paid.tokens_left,
+            remaining=remaining,
             command=command,
             serving=self._serving(option),
             remark=remark if odd is None else self._distrust(odd),
@@ -260,16 +207,16 @@ class _Advice:
         return distrust if odd.text in self.verdict.doubts else f"{distrust}: {odd.text}"
 
     def _best(self) -> Option:
-        options, report, full = self.options, self.report, self.full
+        options, result, full = self.options, self.result, self.full
         if self.verdict.observations.lacks_documents:
             return full
-        if report.plan != TRANSLATED and report.outcome is Outcome.SAFE:
-            return options[report.plan]  # it was asked for
+        if result.plan != TRANSLATED and result.outcome is Outcome.SAFE:
+            return options[result.plan]  # it was asked for
         if STAY in options and options[STAY].retention.lower >= 1:
             return options[STAY]
         may_ask_both = self.locations.old_model is not None and self.locations.can_serve
         safe = [option for option in options.values() if option.is_safe and option.name != STAY]
-        safe = [option for option in safe if may_ask_both or not option.needs_old]
+        safe = [option for option in safe if may_ask_both or not _needs_old(option)]
         if self.is_whole:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         # of two stages that cost the same now, the shallower one costs less with every new query
@@ -278,19 +225,19 @@ class _Advice:
             key=lambda option: (
                 option.remaining,
                 self._is_work(option),
-                option.needs_old,
-                option.depth,
+                _needs_old(option),
+                _depth(option),
                 -option.retention.lower,
             ),
         )
-        is_weighed = full.usd_left is not None or seconds_left(full, report) is not None
+        is_weighed = full.usd_left is not None or full.seconds_left is not None
         # 5 % of a full re-embed are not worth serving in two stages to put them off, by tokens if nobody knows the cost
-        return full if best.depth and not is_weighed and full.remaining <= 0.05 * full.cost else best
+        return full if _depth(best) and not is_weighed and full.remaining <= 0.05 * full.cost else best
 
     def _is_work(self, option: Option) -> bool:
         """Return whether it is a full re-embed that costs something: two stages serve before that is paid."""
-        seconds = seconds_left(option, self.report)
-        is_free = not option.remaining or is_small(option.usd_left, None if seconds is None else seconds / 60)
+        minutes = None if option.seconds_left is None else option.seconds_left / 60
+        is_free = not option.remaining or is_small(option.usd_left, minutes)
         return option.name == FULL and not is_free
 
     def _lead(self, option: Option, remaining: str) -> str:
@@ -305,13 +252,15 @@ class _Advice:
             return self._full_lead(more)
         if name == TRANSLATED and self.is_whole:
             return "the store is a full re-embed itself: every vector is the model's own"
-        if option.needs_old:
-            reranked = f", the first {option.depth} ranked again by true vectors" if option.depth else ""
+        if _needs_old(option):
+            reranked = f", the first {_depth(option)} ranked again by true vectors" if _depth(option) else ""
             model = self.locations.old_model or "the old model"
             both = f"{safe} as long as {model} answers too: the old store asked beside the new one{reranked} {retained}"
-            return f"{both}{self._at_hand(remaining)}" if option.depth and not self.locations.can_serve else both + more
-        if option.depth:
-            stages = f"{safe} in two stages, the first {option.depth} ranked again by true vectors: {retained}"
+            return (
+                f"{both}{self._at_hand(remaining)}" if _depth(option) and not self.locations.can_serve else both + more
+            )
+        if _depth(option):
+            stages = f"{safe} in two stages, the first {_depth(option)} ranked again by true vectors: {retained}"
             if not self.locations.can_serve:
                 return f"{stages}{self._at_hand(remaining)}"
             return f"{stages}{more} for as many queries" if remaining not in ("", "nothing") else f"{stages}{more}"
@@ -326,9 +275,9 @@ class _Advice:
     def _full_lead(self, more: str) -> str:
         if self.verdict.observations.lacks_documents:
             return f"re-embed{more}: the store is too small to audit, and for a migration to pay off"
-        if self.report.reference_at is not None:
+        if self.result.reference_at is not None:
             return f"SAFE: the full re-embed that this was compared with is there{more}"
-        if self.report.is_kept and not self.full.remaining:
+        if self.result.is_kept and not self.full.remaining:
             return f"re-embed: every text is in the embedding cache{more}"
         safe_names = [name for name, option in self.options.items() if option.is_safe and name not in (FULL, STAY)]
         if safe_names:
@@ -337,13 +286,13 @@ class _Advice:
 
     def _other_plans(self, option: Option) -> list[str]:
         """Return what staying and the translated store keep, where they are not the plan itself."""
-        sentences, stay = [], self.report.comparisons.get(STAY)
+        sentences, stay = [], self.result.comparisons.get(STAY)
         if stay is not None and option.name != STAY and stay.retention.is_known:
             is_enough = stay.retention.lower >= self.verdict.scale.safe
             retained = self._retained(stay.retention, with_bound=is_enough)
             sentences.append(f"staying {retained}{' and costs nothing' if is_enough else ''}")
         if option.name != TRANSLATED and not self.is_whole:
-            outcome, bounds = self.report.outcome_of(), self.verdict.retention
+            outcome, bounds = self.result.outcome_of(), self.verdict.retention
             retained = f"{self._retained(bounds, with_bound=False)}," if bounds.is_known else "is"
             sentences.append(f"translated alone {retained} {outcome}")
         return sentences
@@ -362,26 +311,26 @@ class _Advice:
 
     def _command(self, option: Option) -> Command:
         """Return the command for an option, and what it leaves to do."""
-        locations, report = self.locations, self.report
+        locations, result = self.locations, self.result
         if option.name == STAY or not locations.translated:
             return None, ""
         if option.name == TRANSLATED:
             return self._switch(locations.translated, needs_proof=not self.is_whole)
-        if option.name == FULL and report.reference_at is not None:
-            return self._switch(report.reference_at, needs_proof=False)
-        if option.depth and report.plan == option.name and not option.needs_old:
+        if option.name == FULL and result.reference_at is not None:
+            return self._switch(result.reference_at, needs_proof=False)
+        if _depth(option) and result.plan == option.name and not _needs_old(option):
             return self._switch(locations.translated, needs_proof=True)
-        if option.needs_old and locations.old_model is None:
+        if _needs_old(option) and locations.old_model is None:
             return None, "serve it by your own program: the old model is not at hand for queries that are new"
-        if (option.depth or option.needs_old) and locations.can_serve:
+        if (_depth(option) or _needs_old(option)) and locations.can_serve:
             agreement = worker_agreement(locations.target[1]) if len(locations.target) > 1 else ()
             model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
-            remark = self._together_remark() if option.needs_old else self._two_stage_remark(option)
+            remark = self._together_remark() if _needs_old(option) else self._two_stage_remark(option)
             return ("live", "run", locations.translated, *model, *agreement), remark
         if option.name == BRIDGE:
             return None, "the old store is asked by queries that the stitch of --bridge maps back"
-        if option.name == FULL or option.depth:
-            return self._reembed(self.full if option.depth else option)
+        if option.name == FULL or _depth(option):
+            return self._reembed(self.full if _depth(option) else option)
         return None, f"no command makes or serves {option.name}: your own program does"
 
     def _reembed(self, option: Option) -> Command:
@@ -443,20 +392,20 @@ class _Advice:
     def _serving(self, option: Option) -> tuple[str, ...]:
         """Return lines that serve two stages as the audit ranks them: all of the first documents by true vectors."""
         locations, old = self.locations, None
-        if not (option.depth or option.needs_old) or not locations.translated or not locations.can_serve:
+        if not (_depth(option) or _needs_old(option)) or not locations.translated or not locations.can_serve:
             return ()
-        if option.needs_old:
+        if _needs_old(option):
             if locations.source is None or locations.old_model is None:
                 return ()
             old = (locations.source, locations.old_model)
-        switched = self.report.plan == option.name and locations.can_switch and old is None
+        switched = self.result.plan == option.name and locations.can_switch and old is None
         location = locations.source if switched and locations.source is not None else locations.translated
         flag = "--base-url="
         servers = [word.removeprefix(flag) for word in locations.target if word.startswith(flag)]
         if servers:
-            return serving_lines(location, option.depth, locations.target[1], server=servers[0], old=old)
+            return serving_lines(location, _depth(option), locations.target[1], server=servers[0], old=old)
         spec = locations.model[1] if locations.model[:1] == ("--target",) else None
-        return serving_lines(location, option.depth, spec, old=old)
+        return serving_lines(location, _depth(option), spec, old=old)
 
 
 def worker_agreement(spec: str) -> tuple[str, ...]:
@@ -500,9 +449,9 @@ def _at_server(spec: str | None, server: str | None) -> str:
     return f"load_embedder({spec!r}, base_url={server!r})"
 
 
-def _clear_up(odd: Finding, report: AuditReport) -> Command:
+def _clear_up(odd: Finding, result: AuditResult) -> Command:
     """Return the command that takes a doubt away: the same audit with another input, or what makes that input."""
-    locations, about, same_audit = report.locations, odd.about, report.locations.audit_again
+    locations, about, same_audit = result.locations, odd.about, result.locations.audit_again
     if about == "reference" and not locations.has_texts:
         remark = f"{_BUILT}, for which the store needs texts: `inspect` says how"
         return ("inspect", locations.old) if locations.old else None, remark

@@ -10,22 +10,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from migrate.audit.bounds import Bounds
 from migrate.audit.measures import Scores
+from migrate.audited.names import AGREEMENT as AGREEMENT
+from migrate.audited.names import BM25 as BM25
+from migrate.audited.names import BRIDGE as BRIDGE
+from migrate.audited.names import FULL as FULL
+from migrate.audited.names import HYBRID as HYBRID
+from migrate.audited.names import HYBRID_FULL as HYBRID_FULL
+from migrate.audited.names import MEAN as MEAN
+from migrate.audited.names import NDCG as NDCG
+from migrate.audited.names import RANDOM as RANDOM
+from migrate.audited.names import STAY as STAY
+from migrate.audited.names import TOGETHER as TOGETHER
+from migrate.audited.names import TRANSLATED as TRANSLATED
+from migrate.audited.names import TWO_STAGE as TWO_STAGE
 from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.errors import UsageError
 
 TIE = 1e-9
 """Differences of nDCG@10 up to this count as a tie."""
-
-FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
-HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
-MEAN, RANDOM = "mean", "random"
-TWO_STAGE, TOGETHER = "two-stage", "together"
-
-NDCG, AGREEMENT = "nDCG@10", "agreement@10"
-"""The measures that verdicts rest on."""
 
 TWO_STAGE_DEPTHS = (20, 50, 200)
 """How many documents the arms `two-stage` and `together` embed for a query by default."""
@@ -100,17 +104,6 @@ class ArmResult:
     def mean(self, measure: str) -> float | None:
         """Return mean over all distinct queries, or None where the measure could not be taken."""
         return float(self.scores[measure].mean()) if measure in self.scores else None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """An arm against its standard: retention of the deciding measure, and queries won, tied and lost."""
-
-    retention: Bounds
-    wins: int
-    ties: int
-    losses: int
-    standard: str = FULL
 
 
 def plan_word(name: str) -> str:

@@ -12,8 +12,9 @@ from migrate.audit.bounds import CONFIDENCE, Bounds
 from migrate.audit.keys import PARENT_FIELD
 from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.results import FULL, ArmResult, Comparison, win_tie_loss
+from migrate.audit.results import FULL, ArmResult, win_tie_loss
 from migrate.audit.verdict import Verdict, verdict_of
+from migrate.audited.records import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

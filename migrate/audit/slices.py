@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audit.bounds import Bounds
 from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Finding
+from migrate.audited.records import Slice
 from migrate.stores.base import Store
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows
@@ -67,18 +67,6 @@ def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int
     weights = together / np.maximum(together.sum(axis=1, keepdims=True), 1) * np.log1p(per_class / together.sum(axis=0))
     best = np.argsort(-weights, axis=1, kind="stable")[:, :3]
     return [", ".join(terms[column] for column in row) for row in best]
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The queries that have one `value` `by` something; mean scores by the deciding measure, and retention."""
-
-    by: str
-    value: str
-    queries: int
-    full: float
-    translated: float
-    retention: Bounds
 
 
 def find_slices(evidence: Evidence, subjects: Mapping[str, str], arm: Scores, full: Scores) -> tuple[Slice, ...]:

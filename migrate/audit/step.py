@@ -11,7 +11,7 @@ from migrate.steps.base import JobStep, function
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
-    from migrate.audit.report import AuditReport as AuditReport
+    from migrate.audited.report import AuditReport
 
 
 @dataclass(frozen=True, eq=False)

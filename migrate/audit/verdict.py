@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from migrate.audit.bootstrap import MOST_QUERIES, Bootstrap
-from migrate.audit.bounds import CONFIDENCE, FEWEST_QUERIES, MARGIN, UNKNOWN, Bounds, Outcome, decide
+from migrate.audit.bounds import CONFIDENCE, FEWEST_QUERIES, MARGIN, UNKNOWN, Bounds, Outcome
 from migrate.audit.measures import Scores
 from migrate.audit.unjudged import Limits, limits_of
-from migrate.audited import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
-from migrate.display import counted, percent
+from migrate.display import counted
+from migrate.outcome import FEWEST_DOCUMENTS as FEWEST_DOCUMENTS
+from migrate.outcome import decide_within, figure, span
 from migrate.steps.base import LOWEST_MARGIN
 
 _MOST_TO_JUDGE = 1_000
@@ -109,15 +108,11 @@ class Scale:
 
     def figure(self, value: float) -> str:
         """Return a retention in per cent; an agreement as a number."""
-        return f"{value:.3f}" if self.provisional else percent(value)
+        return figure(value, provisional=self.provisional)
 
     def span(self, bounds: Bounds) -> str:
         """Return the lower and the upper bound, as `figure` has them."""
-        if np.isinf(bounds.upper):
-            return f"{self.figure(bounds.lower)} or more"
-        if self.provisional:
-            return f"{bounds.lower:.3f}-{bounds.upper:.3f}"
-        return f"{100 * bounds.lower:.1f}-{percent(bounds.upper)}"
+        return span(bounds, provisional=self.provisional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +294,6 @@ def verdict_of(
 
 
 def _outcome(retention: Bounds, gain: Bounds | None, scale: Scale) -> Outcome:
-    is_worse_than_stay = gain is not None and gain.upper < 0
-    if is_worse_than_stay or decide(retention, scale.harmful) is Outcome.NOT_SAFE:
+    if gain is not None and gain.upper < 0:  # worse than staying
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if decide(retention, scale.safe) is Outcome.SAFE else Outcome.INCONCLUSIVE
+    return decide_within(retention, safe_from=scale.safe, not_safe_below=scale.harmful)

@@ -11,6 +11,7 @@ SECTIONS = {
         "fit": "Re-embed a sample and learn the map to the new model.",
         "translate": "Translate a store with a stitch.",
         "audit": "Judge a translated store.",
+        "report": "Show an audit again from its JSON report.",
         "reembed": "Embed a store anew with the new model.",
         "backfill": "Put true vectors from the cache into a store.",
         "collections": "",

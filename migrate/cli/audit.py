@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.audit.audit import open_audit, run_audit
+from migrate.audit.document import report_of
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.step import Audit
 from migrate.cli.dry_run import models_for, stop_if_dry
@@ -19,7 +20,6 @@ from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.files import free_path
-from migrate.report.document import recommendation_document
 from migrate.steps.base import text_of
 
 if TYPE_CHECKING:
@@ -69,13 +69,14 @@ def command(
         reads = [location for location in read if location not in (BUILD, POOL)]
         stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=job, as_json=as_json)
         deal = _agreed(job, locations, paid, str(request.store))
-        report = run_audit(inputs)
-    report = replace(report, locations=locations, documents_per_s=None if deal is None else deal.documents_per_s)
+        result = run_audit(inputs)
+    rate = None if deal is None else deal.documents_per_s
+    report = report_of(replace(result, locations=locations, documents_per_s=rate))
     paid.finish()
     page = outputs.first(".html")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
     if not as_json:
-        advise_recommendation(recommendation_document(report))
+        advise_recommendation(report.recommendation)
     return code
 
 

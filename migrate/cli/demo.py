@@ -30,7 +30,6 @@ from migrate.files import (
 from migrate.pipeline import Run
 from migrate.pipeline.job import PAGE, inputs_of, questions_of, run_job
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import recommendation_document
 from migrate.report.fit import candidates_rows
 from migrate.report.terminal import report_text, table
 from migrate.stores import open_store
@@ -94,8 +93,8 @@ def command(
             kept_page = page.read_text("utf-8").replace(str(folder), str(free_path(Path("demo"))))
             page = Path("lead-migrate-demo.html")
             page.write_text(kept_page, "utf-8")
-    pool = done.report.pool
-    if pool is not None and pool.is_exact:
+    pool = done.report.audit.pool
+    if pool is not None and pool.exact:
         advise(
             f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
             "small a store, which `run` would embed in full",
@@ -107,7 +106,7 @@ def command(
     if output is None:
         advise_next("demo", "-o", free_path(Path("demo")), also=("hard", "source_spec", "docs", "sample", "seed"))
     else:
-        advise_recommendation(recommendation_document(done.report))
+        advise_recommendation(done.report.recommendation)
 
 
 def _write_inputs(

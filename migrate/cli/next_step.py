@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -29,6 +29,7 @@ from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import SwitchableStore, why_no_switch
 
 if TYPE_CHECKING:
+    from migrate.audited.records import Recommendation
     from migrate.check import Compatibility, Found
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
@@ -135,17 +136,15 @@ def advise_other_queries() -> Iterator[None]:
         raise
 
 
-def advise_recommendation(recommendation: Mapping[str, Any] | None) -> None:
-    """Print how to do what a report recommends, as its JSON has it: what to know, lines of Python, the command last."""
-    if recommendation is None:
-        return
-    advise_paragraph(recommendation["remark"])
-    if recommendation["serving"]:
+def advise_recommendation(recommendation: Recommendation) -> None:
+    """Print how to do what a report recommends: what to know, lines of Python, the command last."""
+    advise_paragraph(recommendation.remark)
+    if recommendation.serving:
         advise("in Python, to serve it:")
-        for line in recommendation["serving"]:
+        for line in recommendation.serving:
             advise(f"  {line}")
-    if recommendation["command"]:
-        _advise_words(recommendation["command"])
+    if recommendation.command:
+        _advise_words(recommendation.command)
 
 
 def advise_paragraph(text: str) -> None:

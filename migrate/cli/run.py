@@ -28,7 +28,6 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import (
-    show_finished,
     show_report,
     source_model_of,
     stop_if_same,
@@ -59,7 +58,6 @@ def command(
     """Fit a stitch, translate STORE, and audit the result."""
     paid = Spending(request.max_cost, is_agreed=yes)
     from migrate.audit.locations import Locations
-    from migrate.report.document import recommendation_document
     from migrate.report.fit import candidates_rows, choice_sentence, doubts
     from migrate.report.terminal import table
     from migrate.stores import open_store
@@ -97,7 +95,7 @@ def command(
         if finished is not None:
             advise("this run is finished already; its verdict is printed again")
             stop_if_dry(dry_run, reads=[output], writes=outputs.report, as_json=as_json)
-            code = show_finished(finished, output / work.PAGE, outputs, **shown)
+            report = finished
         else:
             locations = Locations(
                 full=str(path_beside(opened, "full")) if is_inside else "",
@@ -107,6 +105,7 @@ def command(
             )
             job = work.run_job(inputs, questions, locations)
             done = _judge(job, store, paid, outputs, dry_run=dry_run, as_json=as_json)
+            report = done.report
     if finished is None:
         paid.finish()
         chosen = [choice_sentence(done.stitch.selection), *doubts(done.stitch.selection)]
@@ -114,10 +113,9 @@ def command(
             advise_paragraph(sentence)
         if verbose and not as_json:
             show(table(candidates_rows(done.stitch.selection)) + "\n")
-        code = show_report(done.report, outputs, page=output / work.PAGE, **shown)
+    code = show_report(report, outputs, page=output / work.PAGE, **shown)
     if not as_json:
-        recommendation = finished.document.get("recommendation") if finished else recommendation_document(done.report)
-        advise_recommendation(recommendation)
+        advise_recommendation(report.recommendation)
     return code
 
 

@@ -136,7 +136,7 @@ class Log(logging.Handler):
 
 def show_json(content: Any, *, kind: str = "") -> None:
     """Print a document as JSON, or with a `kind` the facts of a result as one."""
-    from migrate.report.facts import document
+    from migrate.facts import document
 
     whole = document(kind, content) if kind else content
     text = printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))

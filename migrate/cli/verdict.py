@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -17,11 +17,10 @@ from migrate.errors import InputError, RemoteError, UsageError
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
-    from migrate.audit.report import AuditReport
+    from migrate.audited.report import AuditReport
     from migrate.cli.options import ModelOptions, Outputs
     from migrate.cli.spending import Spending
     from migrate.embedders.base import Embedder
-    from migrate.finished import Finished
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
@@ -93,40 +92,23 @@ def show_report(
 ) -> int:
     """Print the report, write it where it is wanted, and return its exit code; `page` is where it is shown."""
     from migrate.report.audit_sections import audit_sections
-    from migrate.report.document import audit_document
     from migrate.report.page import report_page
     from migrate.report.suite import audit_suite
     from migrate.report.terminal import report_text
 
-    document, sections = audit_document(report), audit_sections(report)
+    sections = audit_sections(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.
     # And a terminal that is gone must not keep the files from him.
     try:
-        _show(document, summary_text(report, page), lambda: report_text(sections), as_json=as_json, verbose=verbose)
+        if as_json:
+            show_json(report.document)
+        else:
+            show(summary_text(report, page), verdict=True)
+        if verbose and not as_json:
+            show(f"\n{report_text(sections)}", verdict=True)
     finally:
-        write_reports(outputs, document, lambda: report_page(sections), audit_suite(report), force=force)
+        write_reports(outputs, report.document, lambda: report_page(sections), audit_suite(report), force=force)
     return EXIT_CODES[report.outcome.value]
-
-
-def show_finished(
-    finished: Finished, page: Path, outputs: Outputs, *, as_json: bool, verbose: bool, force: bool
-) -> int:
-    """Print what a finished run said, write it where it is wanted, and return its exit code; its `page` is there."""
-    _show(finished.document, finished.summary, lambda: finished.details, as_json=as_json, verbose=verbose)
-    write_reports(outputs, finished.document, lambda: page.read_text(encoding="utf-8"), finished.suite, force=force)
-    return EXIT_CODES[finished.outcome]
-
-
-def _show(
-    document: Mapping[str, Any], summary: str, details: Callable[[], str], *, as_json: bool, verbose: bool
-) -> None:
-    """Print a verdict as JSON, or its summary, and the details too where they are asked for."""
-    if as_json:
-        show_json(document)
-        return
-    show(summary, verdict=True)
-    if verbose:
-        show(f"\n{details()}", verdict=True)
 
 
 def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:

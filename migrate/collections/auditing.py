@@ -16,11 +16,10 @@ from migrate.collections.members import Collection, Collections
 from migrate.collections.translating import new_location
 from migrate.cost.spending import PlannedModel
 from migrate.errors import InconclusiveError, InputError
+from migrate.facts import document
 from migrate.files import atomic_file, sha256_json, write_bytes, write_json
 from migrate.reading import MalformedError, read_table
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
-from migrate.report.facts import document
 from migrate.report.page import report_page
 from migrate.report.sections import Report, TextTable
 from migrate.stores import open_store
@@ -31,7 +30,7 @@ from migrate.stores.content import content_of, is_content
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
     from migrate.audit.query_set import QuerySet
-    from migrate.audit.report import AuditReport
+    from migrate.audited.report import AuditReport
     from migrate.vectors import Text
 
 JSON, PAGE = "report.json", "report.html"
@@ -133,7 +132,7 @@ def run_audits(plan: AuditPlan) -> Iterator[AuditedCollection]:
         digests[member.name] = audit.digest
         with atomic_file(plan.folder / _INPUTS, force=True) as unfinished:
             write_json(unfinished, digests)
-        yield _row(member, audit_document(report), folder, earlier=False)
+        yield _row(member, report.document, folder, earlier=False)
 
 
 def _together(models: Sequence[PlannedModel]) -> PlannedModel:
@@ -240,7 +239,7 @@ def _write_report(folder: Path, report: AuditReport) -> None:
     with atomic_file(folder / PAGE, force=True) as unfinished:
         write_bytes(unfinished, report_page(audit_sections(report)).encode())
     with atomic_file(folder / JSON, force=True) as unfinished:
-        write_json(unfinished, audit_document(report))
+        write_json(unfinished, report.document)
 
 
 def worst_exit_code(rows: Sequence[AuditedCollection]) -> int:

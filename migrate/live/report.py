@@ -8,10 +8,10 @@ from migrate.audit.unjudged import Limits
 from migrate.audit.verdict import margin_remarks
 from migrate.cost.estimate import dollars
 from migrate.display import percent
+from migrate.facts import document
 from migrate.live.control import as_iso
 from migrate.live.status import LiveStatus
 from migrate.live.worker import WorkerReport
-from migrate.report.facts import document
 from migrate.report.terminal import as_text, wrap
 
 

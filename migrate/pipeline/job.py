@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from migrate.audit.arms import own_arms
+from migrate.audit.audit import run_audit
+from migrate.audit.document import report_of
 from migrate.audit.document_queries import refuse_queries
 from migrate.audit.inputs import AGAIN, refuse_documents_found
 from migrate.audit.locations import Locations, locations_of
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.report import AuditReport
+from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.audited.report import AuditReport
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
-from migrate.finished import RECORD, Finished, Kept, find_finished, find_kept, note_finished
+from migrate.finished import RECORD, Kept, find_finished, find_kept, note_finished
 from migrate.pipeline.options import RunOptions
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
@@ -65,11 +67,12 @@ OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a run."""
+    """The result of a run: what it leaves, and the `result` that its report is of."""
 
     stitch: FittedStitch
     translation: Translation
     report: AuditReport
+    result: AuditResult = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +202,7 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     return Configuration("run", inputs.store.snapshot().as_json(), fit_options, audit)
 
 
-def finished_run(options: RunOptions, made_from: Configuration) -> Finished | None:
+def finished_run(options: RunOptions, made_from: Configuration) -> AuditReport | None:
     """Return the result of the same run before; None where it has not come to its end, or is to be done again.
 
     Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError: the
@@ -273,9 +276,10 @@ class RunJob(Job[Migration]):
                 refuse_documents_found(audit.inputs)
                 reembed_store(store, self.inputs.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
-            report = replace(self._audit(), documents_per_s=documents_per_s)
+            result = replace(self._audit(), documents_per_s=documents_per_s)
+            report = report_of(result)
             with atomic_file(folder / REPORT, force=force) as temporary:
-                write_json(temporary, audit_document(report))
+                write_json(temporary, report.document)
             with atomic_file(folder / PAGE, force=force) as temporary:
                 write_bytes(temporary, report_page(audit_sections(report)).encode())
             made_here = {
@@ -284,8 +288,8 @@ class RunJob(Job[Migration]):
                 if (output_facts := steps.finished(name)) is not None
             }
             finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
-            note_finished(folder, report, self.made_from, finished_outputs, page=folder / PAGE, force=force)
-        return Migration(fitted or saved, translation, report)
+            note_finished(folder, self.made_from, finished_outputs, force=force)
+        return Migration(fitted or saved, translation, report, result)
 
     def _audit_of(self, reference: Store | str) -> Audit:
         """Return the audit of the translated store."""
@@ -307,10 +311,10 @@ class RunJob(Job[Migration]):
             cap=options.cap,
         )
 
-    def _audit(self) -> AuditReport:
+    def _audit(self) -> AuditResult:
         options, inputs = self.options, self.inputs
         audit = self._audit_of(POOL if is_pooled(options) else open_store(options.folder / REFERENCE)).open()
-        report = audit.execute()
+        result = run_audit(audit.inputs)
         locations = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
         places = replace(
             self.locations,
@@ -319,8 +323,8 @@ class RunJob(Job[Migration]):
             server=locations.server,
             old_model=locations.old_model,
         )
-        stores = {"source": content_of(inputs.store)} if "source" not in report.stores else {}
-        return replace(report, locations=places, stores={**report.stores, **stores})
+        stores = {"source": content_of(inputs.store)} if "source" not in result.stores else {}
+        return replace(result, locations=places, stores={**result.stores, **stores})
 
 
 def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None = None) -> RunJob:

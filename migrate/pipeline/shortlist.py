@@ -14,9 +14,10 @@ from typing import Any
 from uuid import uuid4
 
 from migrate.audit.bounds import CONFIDENCE, Bounds
+from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
-from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL
+from migrate.audit.result import AuditResult
+from migrate.audit.results import FULL, NDCG, STAY
 from migrate.check.already import is_recorded_of
 from migrate.cost.estimate import dollars, duration
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate, tier_rate
@@ -24,10 +25,10 @@ from migrate.cost.spending import TARGET, PlannedModel
 from migrate.embedders.base import Embedder
 from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import UsageError
+from migrate.facts import document
 from migrate.pipeline import Run
 from migrate.pipeline.job import RunJob, inputs_of, questions_of, run_job
 from migrate.pipeline.options import ChooseOptions
-from migrate.report.facts import document
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Either, Listed, Report, TextTable
 from migrate.selection import draw_sample
@@ -52,14 +53,14 @@ class Candidate:
     Attributes
     ----------
     name : the model as it was named
-    report : the audit of the store that was translated for it
+    result : the audit of the store that was translated for it
     quality : nDCG@10 of a full re-embed, None where nothing is judged
     gain : by how much that is more than staying scores, query by query, None where one of them is not known
     tokens, usd, minutes : of a full re-embed, None where unknown
     """
 
     name: str
-    report: AuditReport
+    result: AuditResult
     quality: Bounds | None
     gain: Bounds | None
     tokens: float | None
@@ -69,12 +70,12 @@ class Candidate:
     @property
     def is_better(self) -> bool:
         """True where a full re-embed by it is significantly better than staying."""
-        return self.gain is not None and self.report.verdict.observations.has_enough and self.gain.lower > 0
+        return self.gain is not None and self.result.verdict.observations.has_enough and self.gain.lower > 0
 
     @property
     def row(self) -> list[str]:
         """Its row of the table."""
-        verdict = self.report.verdict
+        verdict = self.result.verdict
         retention = verdict.retention
         return [
             self.name,
@@ -83,25 +84,25 @@ class Candidate:
             f"{verdict.scale.figure(retention.estimate)} ({verdict.scale.span(retention)})"
             if retention.is_known
             else _NONE,
-            self.report.outcome.value,
+            self.result.outcome.value,
             _NONE if self.usd is None else dollars(self.usd),
             _NONE if self.minutes is None else duration(self.minutes),
         ]
 
     def as_document(self) -> dict[str, Any]:
         """Return its facts, as values that JSON holds."""
-        verdict = self.report.verdict
+        verdict = self.result.verdict
         return {
             "name": self.name,
             "quality": self.quality,
             "gain_over_stay": self.gain,
             "is_better": self.is_better,
             verdict.scale.measured: verdict.retention,
-            "outcome": self.report.outcome,
+            "outcome": self.result.outcome,
             "tokens": self.tokens,
             "usd": self.usd,
             "minutes": self.minutes,
-            "doubts": self.report.doubts,
+            "doubts": self.result.doubts,
         }
 
 
@@ -160,10 +161,10 @@ class Shortlist:
     @property
     def notes(self) -> list[str]:
         """Remarks on the figures, for the reader."""
-        report = self.candidates[0].report
-        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.report.doubts]
+        result = self.candidates[0].result
+        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.result.doubts]
         return [
-            f"by {report.verdict.observations.counted} of {report.dataset}; bounds of quality are one-sided, and hold "
+            f"by {result.verdict.observations.counted} of {result.dataset}; bounds of quality are one-sided, and hold "
             "for all targets together with 95 %",
             "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
             "share of it, with the verdict of `run`",
@@ -191,12 +192,12 @@ class Shortlist:
 
     def as_document(self) -> dict[str, Any]:
         """Return all of it, as values that JSON holds."""
-        report = self.candidates[0].report
+        result = self.candidates[0].result
         content = {
             "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
-            "dataset": report.dataset,
-            "measure": report.measure,
-            "queries": report.verdict.observations.counted,
+            "dataset": result.dataset,
+            "measure": result.measure,
+            "queries": result.verdict.observations.counted,
             "confidence": self.confidence,
             "stay": self.stay,
             "targets": [candidate.as_document() for candidate in self.candidates],
@@ -205,6 +206,11 @@ class Shortlist:
             "notes": self.notes,
         }
         return document("choose", content)
+
+
+def scores_of_staying(result: AuditResult) -> Scores | None:
+    """Return the scores of staying by nDCG@10; None without that arm or judgements."""
+    return next((arm.scores.get(NDCG) for arm in result.arms if arm.name == STAY), None)
 
 
 def _score(bounds: Bounds | None, *, form: str = ".3f") -> str:
@@ -228,10 +234,11 @@ class ChooseJob(Job[Shortlist]):
         """Audit a move to each of the targets, one after the other."""
         confidence = 1 - (1 - CONFIDENCE) / len(self.targets)  # the best of several looks better than it is
         candidates = tuple(self._judge(name, model, confidence) for name, model in self.targets.items())
-        report = candidates[0].report
+        result = candidates[0].result
         stay = None
-        if report.stay is not None and report.rules is not None:
-            stay = replace(report.rules, floor=None).quality(report.stay, confidence=confidence)
+        staying = scores_of_staying(result)
+        if staying is not None and result.rules is not None:
+            stay = replace(result.rules, floor=None).quality(staying, confidence=confidence)
         return Shortlist(self.store.info, stay, confidence, candidates)
 
     def _judge(self, name: str, model: Embedder, confidence: float) -> Candidate:
@@ -239,21 +246,22 @@ class ChooseJob(Job[Shortlist]):
         with TemporaryDirectory() as folder:
             try:
                 job = _run_to(model, Path(folder) / "run", self.options, self.store, self.source_model, self.query_set)
-                report = job.execute().report
+                result = job.execute().result
             except KeyboardInterrupt as error:
                 error.__notes__ = []  # of parts that are done, in a folder that goes away now
                 raise
-        full, rules = report.arm(FULL), report.rules
+        full, rules = result.arm(FULL), result.rules
         quality = None
         gain = None
         if rules is not None and rules.query_set.is_judged:
-            scores = full.scores[report.measure]
+            scores = full.scores[result.measure]
             quality = rules.quality(scores, confidence=confidence)
-            if report.stay is not None:
-                gain = rules.gain(scores, report.stay, confidence=confidence)
+            staying = scores_of_staying(result)
+            if staying is not None:
+                gain = rules.gain(scores, staying, confidence=confidence)
         return Candidate(
             name,
-            report,
+            result,
             quality,
             gain,
             full.tokens,

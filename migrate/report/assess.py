@@ -8,7 +8,7 @@ from migrate.cost import Assessment
 from migrate.cost.assess import RETENTION, QualityKept
 from migrate.cost.estimate import dollars, duration
 from migrate.display import percent
-from migrate.report.facts import as_plain, document
+from migrate.facts import as_plain, document
 from migrate.report.sections import Either, Facts, Listed, Report, TextTable
 from migrate.report.terminal import figure_or_dash
 

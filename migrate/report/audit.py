@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 
-from migrate.audit.bounds import Bounds
-from migrate.audit.diagnostics import Diagnostics, ThresholdTable
-from migrate.audit.recommendation import recommend
-from migrate.audit.report import AuditReport
-from migrate.audit.results import (
-    AGREEMENT,
-    BM25,
-    FULL,
-    HYBRID,
-    HYBRID_FULL,
-    TRANSLATED,
+from migrate.audited.names import AGREEMENT, BM25, FULL, HYBRID, HYBRID_FULL, TRANSLATED
+from migrate.audited.records import (
     Comparison,
+    Hubness,
+    ReportedArm,
+    ReportedAudit,
+    ReportedVerdict,
+    Slice,
+    ThresholdTable,
 )
-from migrate.audit.slices import Slice
-from migrate.audit.verdict import Verdict
 from migrate.display import percent
+from migrate.outcome import Bounds
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns
 
@@ -29,16 +25,16 @@ METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
 
-def audit_brief(report: AuditReport) -> list[Block]:
+def audit_brief(audit: ReportedAudit) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the verdict."""
-    return [*report.caveats, TextTable(quality_rows(report))]
+    return [*audit.verdict.caveats, TextTable(quality_rows(audit))]
 
 
-def slice_rows(report: AuditReport) -> list[list[str]]:
+def slice_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
-    measured = report.verdict.scale.measured
+    measured = audit.verdict.measured
     enough = sorted(
-        (group for group in informative_slices(report.diagnostics.slices) if group.queries >= 10),
+        (group for group in informative_slices(audit.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
     )
     rows = [
@@ -47,7 +43,7 @@ def slice_rows(report: AuditReport) -> list[list[str]]:
             f"{group.queries}",
             f"{group.full:.3f}",
             f"{group.translated:.3f}",
-            report.verdict.scale.figure(group.retention.estimate),
+            audit.verdict.figure(group.retention.estimate),
         ]
         for group in enough[:3]
     ]
@@ -91,11 +87,11 @@ def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
     return filled_columns([head, *rows])
 
 
-def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
+def hub_rows(hubness: Sequence[Hubness]) -> list[list[str]]:
     """Return a head, and for each arm how unevenly its documents are near others."""
     rows = [
         [hubs.arm, f"{hubs.documents:,}", f"{hubs.skewness:.2f}", f"{hubs.largest:,}", percent(hubs.orphans)]
-        for hubs in diagnostics.hubness
+        for hubs in hubness
     ]
     return [["arm", "documents", "skewness", "largest", "near none"], *rows]
 
@@ -103,69 +99,69 @@ def hub_rows(diagnostics: Diagnostics) -> list[list[str]]:
 _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 
 
-def sentences(report: AuditReport) -> Iterator[str]:
+def sentences(audit: ReportedAudit) -> Iterator[str]:
     """Yield the remarks on the tables, then the caveats, and the verdict last."""
-    verdict = report.verdict
-    together = f"; those of {', '.join(report.family)} hold for all of these together" if report.family else ""
+    verdict = audit.verdict
+    together = f"; those of {', '.join(audit.family)} hold for all of these together" if audit.family else ""
     yield f"bounds are one-sided 95 % bounds{together}; the verdict is on `translated` alone"
-    if report.pool is not None:
-        yield from report.pool.sentences
-        if not report.pool.is_exact:
+    if audit.pool is not None:
+        yield from audit.pool.sentences
+        if not audit.pool.exact:
             absent = ["overlap and RBO", "topics"]
-            if verdict.scale.provisional:
+            if verdict.provisional:
                 absent.append("the verdict without the documents that have true vectors")
             yield f"left out, as they need the full re-embed: {', '.join(absent)}; `--reference build` has them"
-    if report.skipped_arms:
-        yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in report.skipped_arms.items())
-    yield from (f"note: {note}" for note in report.notes)
-    if report.held_out is not None:
-        yield report.held_out.sentence
+    if audit.missing:
+        yield "skipped arms: " + "; ".join(f"{name} {need}" for name, need in audit.missing.items())
+    yield from (f"note: {note}" for note in audit.notes)
+    if audit.held_out is not None:
+        yield audit.held_out.sentence
     gain = verdict.gain_over_stay
     if gain is not None:
         bounds = f"95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f}"
-        yield f"against staying: {gain.estimate:+.3f} {report.measure} ({bounds}){_significance(verdict)}"
-    yield f"recommendation: {recommend(report).headline}"
-    yield from (f"caveat: {caveat}" for caveat in report.caveats)
-    yield report.sentence
+        yield f"against staying: {gain.estimate:+.3f} {verdict.measure} ({bounds}){_significance(verdict)}"
+    yield f"recommendation: {audit.recommendation.headline}"
+    yield from (f"caveat: {caveat}" for caveat in verdict.caveats)
+    yield audit.plan.sentence
 
 
-def _significance(verdict: Verdict) -> str:
+def _significance(verdict: ReportedVerdict) -> str:
     if verdict.better_than_stay:
         return ", significantly better"
     return ", significantly worse" if verdict.worse_than_stay else ""
 
 
-def quality_rows(report: AuditReport) -> list[list[str]]:
+def quality_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return one row an arm: measures, retention with its bounds, queries won, tied and lost, and costs if any."""
-    head = ["arm", *_QUALITY.values(), report.verdict.scale.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
+    head = ["arm", *_QUALITY.values(), audit.verdict.measured, "bounds", "win/tie/loss", "s", "Mtok", "usd"]
     rows = [
         [
             arm.name,
-            *(figure_or_dash(arm.mean(measure), ".3f") for measure in _QUALITY),
-            *_compared(report, arm.name),
+            *(figure_or_dash(arm.means.get(measure), ".3f") for measure in _QUALITY),
+            *_compared(audit, arm),
             f"{arm.seconds:.1f}",
             figure_or_dash(None if arm.tokens is None else arm.tokens / 1e6, ".2f"),
             figure_or_dash(arm.usd, ",.2f"),
         ]
-        for arm in report.arms
+        for arm in audit.arms
     ]
     return filled_columns([head, *rows], costs=("Mtok", "usd"))
 
 
-def agreement_rows(report: AuditReport) -> list[list[str]]:
+def agreement_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
     measures = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
-    rows = [[arm.name, *(figure_or_dash(arm.mean(measure), ".3f") for measure in measures)] for arm in report.arms]
+    rows = [[arm.name, *(figure_or_dash(arm.means.get(measure), ".3f") for measure in measures)] for arm in audit.arms]
     shown = filled_columns([["against the full re-embed", *measures], *rows])
     return shown if set(shown[0][1:]) - {"judged@10"} else []
 
 
-def legend(report: AuditReport) -> str:
+def legend(audit: ReportedAudit) -> str:
     """Return the meaning of the columns and arms that are there, where their names do not say it."""
-    shown = {*quality_rows(report)[0], *(name for row in agreement_rows(report)[:1] for name in row)}
-    shown |= {arm.name for arm in report.arms}
+    shown = {*quality_rows(audit)[0], *(name for row in agreement_rows(audit)[:1] for name in row)}
+    shown |= {arm.name for arm in audit.arms}
     meanings = {
-        "retention": f"retention: share of the full re-embed's {report.measure}",
+        "retention": f"retention: share of the full re-embed's {audit.verdict.measure}",
         AGREEMENT: f"{AGREEMENT}: nDCG@10 by the target model's own scores",
         "s": "s: seconds to rank",
         "Mtok": "Mtok: million tokens of documents for the target model",
@@ -178,17 +174,18 @@ def legend(report: AuditReport) -> str:
     return "; ".join(meaning for name, meaning in meanings.items() if name in shown)
 
 
-def retention_of(report: AuditReport, name: str) -> Bounds:
+def retention_of(audit: ReportedAudit, name: str, comparison: Comparison) -> Bounds:
     """Return what an arm keeps; arms that could serve instead have bounds that hold for all of them together."""
-    return report.family.get(name, report.comparisons[name].retention)
+    return audit.family.get(name, comparison.retention)
 
 
-def _compared(report: AuditReport, name: str) -> list[str]:
-    if name not in report.comparisons:
+def _compared(audit: ReportedAudit, arm: ReportedArm) -> list[str]:
+    if arm.against is None:
         return ["", "", ""]
-    bounds, verdict = retention_of(report, name), report.verdict
-    shares = [verdict.scale.figure(bounds.estimate), verdict.scale.span(bounds)] if bounds.is_known else ["-", "-"]
-    return [*shares, _record(report.comparisons[name])]
+    bounds = retention_of(audit, arm.name, arm.against)
+    verdict = audit.verdict
+    shares = [verdict.figure(bounds.estimate), verdict.span(bounds)] if bounds.is_known else ["-", "-"]
+    return [*shares, _record(arm.against)]
 
 
 def _record(comparison: Comparison) -> str:

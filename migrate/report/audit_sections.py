@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 import numpy as np
+from numpy.typing import NDArray
 
-from migrate.audit.bounds import Outcome
-from migrate.audit.diagnostics import Diagnostics, Hit, Regression, ThresholdTable
-from migrate.audit.pool import PoolSummary
-from migrate.audit.recommendation import Recommendation, recommend
-from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
+from migrate.audited.names import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
+from migrate.audited.records import Hit, Hubness, Regression, ReportedAudit, ReportedPool, ThresholdTable
+from migrate.audited.report import AuditReport
 from migrate.cost.estimate import dollars
 from migrate.display import percent
+from migrate.outcome import Outcome
 from migrate.report.audit import (
     METRICS,
     agreement_rows,
@@ -58,126 +57,130 @@ _PROVISIONAL = {
 
 def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
-    diagnostics = report.diagnostics
-    *remarks, _ = sentences(report)
-    subject = f"{report.dataset}: {report.verdict.observations.counted}, {report.n_documents:,} documents"
+    audit = report.audit
+    verdict, pool = audit.verdict, audit.pool
+    *remarks, _ = sentences(audit)
+    subject = f"{audit.dataset.name}: {verdict.counted}, {audit.dataset.documents:,} documents"
     return Report(
-        kind=f"lead-migrate audit of {report.dataset}",
-        title=(_PROVISIONAL if report.verdict.scale.provisional else _WORDS)[report.verdict.outcome],
-        lead=Either(list(_lead(report)), [[f"provisional: {report.basis}"] if report.basis else [], Note(subject)]),
+        kind=f"lead-migrate audit of {audit.dataset.name}",
+        title=(_PROVISIONAL if verdict.provisional else _WORDS)[verdict.outcome],
+        lead=Either(list(_lead(audit)), [[f"provisional: {verdict.basis}"] if verdict.basis else [], Note(subject)]),
         sections={
-            "Quality and cost": list(_quality_and_cost(report)),
-            "Where it hurts": list(_where_it_hurts(report)),
-            "Kinds of queries": _kinds_of_queries(report),
-            "The arms": list(_arms(report)),
-            "The pool": None if report.pool is None else [Either(Listed(report.pool.sentences)), _pool(report.pool)],
-            "Thresholds": None if diagnostics.calibration is None else list(_thresholds(diagnostics.calibration)),
-            "Hubs": _hubs(diagnostics) if diagnostics.hubness else None,
-            "Provenance and remarks": [Listed(remarks), Facts(_provenance(report))],
+            "Quality and cost": list(_quality_and_cost(audit)),
+            "Where it hurts": list(_where_it_hurts(audit)),
+            "Kinds of queries": _kinds_of_queries(audit),
+            "The arms": list(_arms(audit)),
+            "The pool": None if pool is None else [Either(Listed(pool.sentences)), _pool(pool)],
+            "Thresholds": None if audit.calibration is None else list(_thresholds(audit.calibration)),
+            "Hubs": _hubs(audit.hubness) if audit.hubness else None,
+            "Provenance and remarks": [Listed(remarks), Facts(_provenance(audit))],
         },
         closing=report.sentence,
-        footer=f"Every figure of this page is in the JSON report too. {report.manifest.created}",
+        footer=f"Every figure of this page is in the JSON report too. {audit.manifest.created}",
     )
 
 
-def _lead(report: AuditReport) -> Iterator[Content]:
+def _lead(audit: ReportedAudit) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
-    verdict, recommended = report.verdict, recommend(report)
-    is_half = verdict.scale.provisional and verdict.outcome is Outcome.SAFE
-    outcome = f"{verdict.outcome}, provisional" if verdict.scale.provisional else verdict.outcome.value
-    remarks = [*report.caveats, *([f"provisional: {report.basis}"] if report.basis else [])]
-    yield element("p", _subject(report), class_="muted")
+    verdict, recommended = audit.verdict, audit.recommendation
+    is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
+    outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
+    remarks = [*verdict.caveats, *([f"provisional: {verdict.basis}"] if verdict.basis else [])]
+    yield element("p", _subject(audit), class_="muted")
     yield element(
         "p",
         stamp(outcome, "warn" if is_half else COLOURS[verdict.outcome]),
         [[" ", sentence(line)] for line in (verdict.sentence, *remarks)],
         class_="lead",
     )
-    if report.plan != TRANSLATED:
-        yield element("p", sentence(report.sentence), class_="lead")
+    if audit.plan.name != TRANSLATED:
+        yield element("p", sentence(audit.plan.sentence), class_="lead")
     command = [] if recommended.command is None else [shlex.join(["lead-migrate", *recommended.command])]
     yield element(
         "div",
         element("p", sentence(recommended.headline), class_="decision"),
-        content(Figures(list(_key_figures(recommended, report)))),
+        content(Figures(list(_key_figures(audit)))),
         element("p", sentence(recommended.remark)) if recommended.remark else None,
         [element("pre", element("code", code)) for code in ("\n".join(recommended.serving), *command) if code],
         class_="card",
     )
 
 
-def _key_figures(recommended: Recommendation, report: AuditReport) -> Iterator[tuple[str, str]]:
+def _key_figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
     """Yield what the plan keeps, at least keeps, and still costs."""
+    recommended, verdict = audit.recommendation, audit.verdict
     if recommended.retention is None:
         return
-    bounds, is_share = recommended.retention, not report.verdict.scale.provisional
-    for name, value in (
-        ("keeps" if is_share else report.verdict.scale.measured, bounds.estimate),
-        ("at least", bounds.lower),
-    ):
-        yield name, report.verdict.scale.figure(value)
+    yield verdict.measured if verdict.provisional else "keeps", verdict.figure(recommended.retention.estimate)
+    yield "at least", verdict.figure(recommended.retention.lower)
     yield "still to pay", recommended.remaining or "not known"
 
 
-def _subject(report: AuditReport) -> str:
+def _subject(audit: ReportedAudit) -> str:
     """Return the two models, documents and queries, and the day."""
-    old, new = report.manifest.source_model, report.manifest.model
+    old, new = audit.manifest.source_model, audit.manifest.model
     models = " to ".join(model.spec for model in (old, new) if model is not None)
-    counts = f"{report.n_documents:,} documents, {report.verdict.observations.counted}"
-    return ", ".join(filter(None, [models, counts, str(report.manifest.created)[:10]]))
+    counts = f"{audit.dataset.documents:,} documents, {audit.verdict.counted}"
+    return ", ".join(filter(None, [models, counts, audit.manifest.created[:10]]))
 
 
-def _quality_and_cost(report: AuditReport) -> Iterator[Block]:
-    chart = decision_chart(report)
+def _quality_and_cost(audit: ReportedAudit) -> Iterator[Block]:
+    chart = decision_chart(audit)
     if chart is None:
-        yield _arms_chart(report).figure()
+        yield _arms_chart(audit).figure()
     else:
-        rows = decision_rows(report)
+        rows = decision_rows(audit)
         yield chart.figure()
         yield Either(TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[-1]]))
-        counted = "with what was embedded to prove it" if report.pool else "the reference left aside"
+        counted = "with what was embedded to prove it" if audit.pool else "the reference left aside"
         has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
         yield note(
             "Each line runs from the lower to the upper bound, each a one-sided 95 % bound. The total embedding cost "
             f"is that of the target model for documents, from the first text on, {counted}; what is still to pay is "
             "left of it after this audit.",
-            " A two-stage option costs more with every query: its figures are for "
-            f"{report.verdict.observations.queries:,} queries."
+            f" A two-stage option costs more with every query: its figures are for {audit.verdict.queries:,} queries."
             if has_two_stage
             else None,
         )
-    yield Figures(list(_figures(report)))
+    yield Figures(list(_figures(audit)))
 
 
-def _figures(report: AuditReport) -> Iterator[tuple[str, str]]:
-    label, bounds = "" if report.verdict.scale.provisional else "retention of ", report.verdict.retention
-    yield f"{label}{report.measure}", report.verdict.scale.figure(bounds.estimate) if bounds.is_known else "unknown"
-    for search in report.searches:
-        yield f"{label}{report.measure}, {search.arm}, searched exactly", report.verdict.scale.figure(search.exactly)
+def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
+    verdict = audit.verdict
+    measure, bounds = verdict.measure, verdict.retention
+    label = "" if verdict.provisional else "retention of "
+    yield f"{label}{measure}", verdict.figure(bounds.estimate) if bounds.is_known else "unknown"
+    for search in audit.searches:
+        exactly = "unknown" if search.exactly is None else verdict.figure(search.exactly)
+        yield f"{label}{measure}, {search.arm}, searched exactly", exactly
     for name in (TRANSLATED, FULL, STAY):
-        mean = next((arm.mean(report.measure) for arm in report.arms if arm.name == name), None)
+        mean = next((arm.means.get(measure) for arm in audit.arms if arm.name == name), None)
         if mean is not None:
-            yield f"{report.measure}, {name}", f"{mean:.3f}"
-    yield "queries", f"{report.verdict.observations.queries:,}"
-    if report.verdict.observations.independent < report.verdict.observations.queries:
-        yield "independent groups of queries", f"{report.verdict.observations.independent:,}"
-    yield "documents", f"{report.n_documents:,}"
-    if report.pool is not None:
-        yield "documents embedded", f"{report.pool.documents:,} ({percent(report.pool.share)})"
+            yield f"{measure}, {name}", f"{mean:.3f}"
+    yield "queries", f"{verdict.queries:,}"
+    if verdict.groups < verdict.queries:
+        yield "independent groups of queries", f"{verdict.groups:,}"
+    yield "documents", f"{audit.dataset.documents:,}"
+    if audit.pool is not None:
+        yield "documents embedded", f"{audit.pool.documents:,} ({percent(audit.pool.share)})"
 
 
-def _where_it_hurts(report: AuditReport) -> Iterator[Block]:
-    counts, rows = report.comparisons[TRANSLATED], _query_rows(report)
+def _where_it_hurts(audit: ReportedAudit) -> Iterator[Block]:
+    counts, rows = audit.arm(TRANSLATED).against, _query_rows(audit)
     has_changes = len(rows) > 1
     counted = (
-        f"{counts.wins:,} queries gain, {counts.ties:,} stay as they are, {counts.losses:,} lose against the full "
-        "re-embed"
+        ""
+        if counts is None
+        else (
+            f"{counts.wins:,} queries gain, {counts.ties:,} stay as they are, {counts.losses:,} lose against the full "
+            "re-embed"
+        )
     )
     bars = ". Each bar is a query, from the greatest loss to the greatest gain" if has_changes else ""
     yield Either(counted + bars, counted)
     if has_changes:
-        yield _differences(report).figure()
-    if worst := report.diagnostics.regressions:
+        yield _differences(audit).figure()
+    if worst := audit.regressions:
         yield Heading("Queries that lose most")
         yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:3]])
     if has_changes:
@@ -211,25 +214,31 @@ def _hit(hit: Hit) -> Content:
     return [element("code", hit.doc_id), relevant, f" {hit.text}"]
 
 
-def _differences(report: AuditReport) -> Chart:
-    values = report.arm(TRANSLATED).scores[report.measure] - report.arm(FULL).scores[report.measure]
-    label = f"{report.measure}, translated minus full re-embed"
-    return difference_chart("difference of every query", values, _query_names(report), label=label)
+def _differences(audit: ReportedAudit) -> Chart:
+    full, translated = _scores(audit)
+    label = f"{audit.verdict.measure}, translated minus full re-embed"
+    return difference_chart("difference of every query", translated - full, _query_names(audit), label=label)
 
 
-def _query_names(report: AuditReport) -> list[str]:
-    texts = report.query_texts or [""] * len(report.query_ids)
+def _scores(audit: ReportedAudit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the deciding scores of the full re-embed and of the translated store, (n,) each."""
+    measure = audit.verdict.measure
+    return np.array(audit.arm(FULL).per_query[measure]), np.array(audit.arm(TRANSLATED).per_query[measure])
+
+
+def _query_names(audit: ReportedAudit) -> list[str]:
+    texts = audit.query_texts or [""] * len(audit.query_ids)
     return [
         f"{query_id}, {cut(' '.join(text.split()), 60)}" if text else query_id
-        for query_id, text in zip(report.query_ids, texts, strict=True)
+        for query_id, text in zip(audit.query_ids, texts, strict=True)
     ]
 
 
-def _query_rows(report: AuditReport) -> list[list[str]]:
+def _query_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
-    full, translated = (report.arm(name).scores[report.measure] for name in (FULL, TRANSLATED))
+    full, translated = _scores(audit)
     order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
-    names = _query_names(report)
+    names = _query_names(audit)
     return [
         ["query", FULL, TRANSLATED, "difference"],
         *(
@@ -240,8 +249,8 @@ def _query_rows(report: AuditReport) -> list[list[str]]:
     ]
 
 
-def _kinds_of_queries(report: AuditReport) -> Block:
-    slices, measured = informative_slices(report.diagnostics.slices), report.verdict.scale.measured
+def _kinds_of_queries(audit: ReportedAudit) -> Block:
+    slices, measured = informative_slices(audit.slices), audit.verdict.measured
     if not slices:
         return None
     about = (
@@ -251,50 +260,50 @@ def _kinds_of_queries(report: AuditReport) -> Block:
     charts: list[Block] = []
     for by in dict.fromkeys(group.by for group in slices):
         rows = [
-            interval(f"{group.value} ({group.queries:,})", group.retention, report.verdict)
+            interval(f"{group.value} ({group.queries:,})", group.retention, audit.verdict)
             for group in slices
             if group.by == by
         ]
-        form = axis_form(report.verdict)
-        chart = interval_chart(f"{measured} by {by}", rows, margin=report.verdict.scale.safe, label=measured, form=form)
+        form = axis_form(audit.verdict)
+        chart = interval_chart(f"{measured} by {by}", rows, margin=audit.verdict.safe_from, label=measured, form=form)
         charts += [Heading(f"By {by}"), chart.figure()]
-    worst = slice_rows(report)
+    worst = slice_rows(audit)
     return [Either([element("p", about), charts], TextTable(worst) if worst else None)]
 
 
-def _arms(report: AuditReport) -> Iterator[Block]:
-    rows, agreements = quality_rows(report), agreement_rows(report)
+def _arms(audit: ReportedAudit) -> Iterator[Block]:
+    rows, agreements = quality_rows(audit), agreement_rows(audit)
     yield element("p", "Every arm answers the same queries.")
-    if decision_chart(report) is not None:
-        yield _arms_chart(report).figure()
+    if decision_chart(audit) is not None:
+        yield _arms_chart(audit).figure()
     yield TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
-    yield Note(legend(report))
+    yield Note(legend(audit))
     yield Heading("How much of what the full re-embed finds each arm finds too")
     yield TextTable(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
-    meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in report.arms)
+    meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in audit.arms)
     yield element("details", element("summary", "What the arms are"), meanings)
-    if report.skipped_arms:
+    if audit.missing:
         yield element("h3", "Skipped arms")
-        yield items([element("b", name), " ", with_code(need)] for name, need in report.skipped_arms.items())
+        yield items([element("b", name), " ", with_code(need)] for name, need in audit.missing.items())
 
 
-def _arms_chart(report: AuditReport) -> IntervalChart:
+def _arms_chart(audit: ReportedAudit) -> IntervalChart:
     rows = [
-        interval(name, retention_of(report, name), report.verdict, marked=name == TRANSLATED)
-        for name, comparison in report.comparisons.items()
-        if name not in (MEAN, RANDOM) and comparison.retention.is_known
+        interval(arm.name, retention_of(audit, arm.name, arm.against), audit.verdict, marked=arm.name == TRANSLATED)
+        for arm in audit.arms
+        if arm.name not in (MEAN, RANDOM) and arm.against is not None and arm.against.retention.is_known
     ]
-    verdict = report.verdict
+    verdict = audit.verdict
     return interval_chart(
-        f"{verdict.scale.measured} of every arm",
+        f"{verdict.measured} of every arm",
         rows,
-        margin=verdict.scale.safe,
-        label=measure_label(report),
+        margin=verdict.safe_from,
+        label=measure_label(audit),
         form=axis_form(verdict),
     )
 
 
-def _pool(pool: PoolSummary) -> TextTable:
+def _pool(pool: ReportedPool) -> TextTable:
     rows = [
         [
             f"first {step.depth} for a query",
@@ -325,20 +334,20 @@ def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
     yield TextTable(calibration_rows(calibration))
 
 
-def _hubs(diagnostics: Diagnostics) -> list[Block]:
+def _hubs(hubness: Sequence[Hubness]) -> list[Block]:
     return [
         Note("how often a document is among the ten nearest of others; hubs crowd out answers"),
-        TextTable(hub_rows(diagnostics)),
+        TextTable(hub_rows(hubness)),
     ]
 
 
-def _provenance(report: AuditReport) -> list[tuple[str, str]]:
-    manifest = report.manifest
+def _provenance(audit: ReportedAudit) -> list[tuple[str, str]]:
+    manifest = audit.manifest
     models = {"target model": manifest.model, "source model": manifest.source_model}
     return [
         *((name, f"{model.spec}, {model.dim} dimensions") for name, model in models.items() if model),
-        ("queries and judgements", report.dataset),
+        ("queries and judgements", audit.dataset.name),
         ("seed", str(manifest.seed)),
-        ("bootstrap resamples", f"{manifest.report.resamples or 0:,}"),
+        ("bootstrap resamples", f"{manifest.details.get('resamples') or 0:,}"),
         ("made", f"{manifest.created}, lead-migrate {manifest.tool_version}"),
     ]

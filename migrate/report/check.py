@@ -13,7 +13,7 @@ from migrate.check.stamp import Stamped
 from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.embedders.kinds import with_settings
-from migrate.report.facts import as_plain, document
+from migrate.facts import as_plain, document
 from migrate.report.page import element, sentence, stamp
 from migrate.report.sections import Block, Either, Listed, Report, TextTable
 from migrate.report.terminal import paragraphs, report_text, wrap

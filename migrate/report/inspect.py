@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from migrate.errors import LeadMigrateError, StoreError, UsageError
+from migrate.facts import document
 from migrate.locations import place_of
 from migrate.manifest import artefact_kind
-from migrate.report.facts import document
 from migrate.report.stitch import stitch_document
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store

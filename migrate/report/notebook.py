@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from migrate.audit.recommendation import recommend
-from migrate.audit.report import AuditReport
+from migrate.audited.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
-from migrate.display import answer_text, notebook_html, result_document
+from migrate.display import answer_text, notebook_html
 from migrate.report.assess import cost_rows
 from migrate.report.audit import audit_brief
 from migrate.report.check import answer_line, check_brief
-from migrate.report.document import audit_document
 from migrate.report.fit import candidates_rows
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Listed, TextTable
@@ -21,11 +19,12 @@ from migrate.stitch.fitted import FittedStitch
 
 @notebook_html.register
 def _(report: AuditReport) -> str:
-    return notebook_piece(recommend(report).headline, audit_brief(report), report.sentence)
+    return notebook_piece(report.recommendation.headline, audit_brief(report.audit), report.sentence)
 
 
-answer_text.register(AuditReport, audit_answer)
-result_document.register(AuditReport, audit_document)
+@answer_text.register
+def _(report: AuditReport) -> str:
+    return audit_answer(report)
 
 
 @notebook_html.register

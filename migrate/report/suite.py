@@ -8,11 +8,12 @@ from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
-from migrate.audit.bounds import Bounds, Outcome
-from migrate.audit.report import AuditReport
-from migrate.audit.results import TRANSLATED
+from migrate.audited.names import TRANSLATED
+from migrate.audited.records import ReportedAudit
+from migrate.audited.report import AuditReport
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
+from migrate.outcome import Bounds, Outcome
 from migrate.report.audit import audit_brief, sentences
 from migrate.report.characters import for_markup, printable
 from migrate.report.check import answer_line, check_brief
@@ -132,24 +133,26 @@ STATES = {Outcome.SAFE: State.PASSED, Outcome.NOT_SAFE: State.FAILED, Outcome.IN
 
 def audit_suite(report: AuditReport) -> Suite:
     """Return the verdict, and where staying is possible, the case that it is not better."""
-    verdict = report.verdict
-    store, message = report.locations.translated, "; ".join([report.sentence, *report.caveats])
-    cases = [Case("verdict", STATES[_judged(report)], message, _title(report))]
+    audit = report.audit
+    verdict = audit.verdict
+    message = "; ".join([audit.plan.sentence, *verdict.caveats])
+    cases = [Case("verdict", STATES[audit.plan.outcome], message, _title(audit))]
     gain = verdict.gain_over_stay
     if gain is not None:
-        span = f"{gain.estimate:+.3f} {report.measure} (95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f})"
+        span = f"{gain.estimate:+.3f} {verdict.measure} (95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f})"
         state = State.FAILED if verdict.worse_than_stay else State.PASSED
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
     bounds = verdict.retention
     properties = {
-        **(_figures(verdict.scale.measured, bounds) if bounds.is_known else {}),
-        "SAFE from": f"{verdict.scale.safe:g}",
-        "margin": f"{verdict.scale.margin:g}",
-        "queries": str(verdict.observations.queries),
-        "independent groups": str(verdict.observations.independent),
-        **({"provisional": report.basis} if report.basis else {}),
+        **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
+        "SAFE from": f"{verdict.safe_from:g}",
+        "margin": f"{verdict.margin:g}",
+        "queries": str(verdict.queries),
+        "independent groups": str(verdict.groups),
+        **({"provisional": verdict.basis} if verdict.basis else {}),
     }
-    return Suite("lead-migrate audit", f"audit of {report.dataset}", cases, _audit_markdown(report), properties, store)
+    title = f"audit of {audit.dataset.name}"
+    return Suite("lead-migrate audit", title, cases, _audit_markdown(audit), properties, audit.store)
 
 
 def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
@@ -160,20 +163,15 @@ def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
     }
 
 
-def _judged(report: AuditReport) -> Outcome:
-    """Return the outcome on queries: of the translated store, or of the plan that was asked for."""
-    return report.verdict.outcome if report.plan == TRANSLATED else report.outcome
-
-
-def _title(report: AuditReport) -> str:
+def _title(audit: ReportedAudit) -> str:
     """Return the verdict, its store, and how much that keeps; a provisional one says so."""
-    verdict, is_alone = report.verdict, report.plan == TRANSLATED
-    bounds = verdict.retention if is_alone else report.family[report.plan]
-    provisional = " (provisional)" if verdict.scale.provisional else ""
-    subject = report.locations.translated + ("" if is_alone else f" in plan {report.plan}")
-    word = f"has {verdict.scale.measured}" if verdict.scale.provisional else "keeps"
-    figure = f"{word} {verdict.scale.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
-    return f"{_judged(report)}{provisional}: {subject} {figure}"
+    verdict, is_alone = audit.verdict, audit.plan.name == TRANSLATED
+    bounds = verdict.retention if is_alone else audit.family[audit.plan.name]
+    provisional = " (provisional)" if verdict.provisional else ""
+    subject = audit.store + ("" if is_alone else f" in plan {audit.plan.name}")
+    word = f"has {verdict.measured}" if verdict.provisional else "keeps"
+    figure = f"{word} {verdict.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
+    return f"{audit.plan.outcome}{provisional}: {subject} {figure}"
 
 
 def heading_of(state: State, store: str) -> str:
@@ -181,13 +179,13 @@ def heading_of(state: State, store: str) -> str:
     return f"## {MARKS[state]} lead-migrate: `{printable(store)}`:"
 
 
-def _audit_markdown(report: AuditReport) -> str:
-    *remarks, verdict = sentences(report)
-    outcome = _judged(report)
-    state = State.OPEN if report.verdict.scale.provisional and outcome is Outcome.SAFE else STATES[outcome]
+def _audit_markdown(audit: ReportedAudit) -> str:
+    *remarks, verdict = sentences(audit)
+    outcome = audit.plan.outcome
+    state = State.OPEN if audit.verdict.provisional and outcome is Outcome.SAFE else STATES[outcome]
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
-    heading = heading_of(state, report.locations.translated)
-    return f"{heading} {verdict}\n\n{as_markdown(audit_brief(report))}\n\n{folded}\n"
+    heading = heading_of(state, audit.store)
+    return f"{heading} {verdict}\n\n{as_markdown(audit_brief(audit))}\n\n{folded}\n"
 
 
 def check_suite(result: Compatibility) -> Suite:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from migrate.audit.recommendation import serving_lines
-from migrate.report.facts import document
+from migrate.facts import document
 from migrate.steps.switch.job import Dropped, Switched
 
 

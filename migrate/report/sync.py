@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from migrate.report.facts import document
+from migrate.facts import document
 from migrate.steps.sync.changes import ChangeCounts
 from migrate.steps.sync.job import Synced, SyncJob
 

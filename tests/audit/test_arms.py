@@ -9,11 +9,11 @@ from topics import QUESTIONS, Topics, audit, make_store, noisy, page_of, shown
 from migrate.audit import arms as arms_module
 from migrate.audit.arms import ARMS, Arm, Skipped
 from migrate.audit.bounds import Outcome
+from migrate.audit.document import report_of
 from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL
 from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
 from migrate.report.terminal import report_text
 
 MEANING = "the first ten of the full re-embed, worst first"
@@ -58,10 +58,10 @@ def test_a_new_arm_is_in_every_form_of_the_report(stores, monkeypatch):
     assert 0 < turned.mean("nDCG@10") < full.mean("nDCG@10")
     assert report.comparisons["reverse"].losses > report.comparisons["reverse"].wins
     assert (turned.tokens, turned.usd) == (full.tokens / 2, full.usd / 2)
-    lines = report_text(audit_sections(report)).splitlines()
+    lines = report_text(audit_sections(report_of(report))).splitlines()
     (line,) = [line for line in lines if line.startswith("reverse ") and "-" in line and "%" in line]
     assert f"{turned.mean('nDCG@10'):.3f}" in line
-    (entry,) = [arm for arm in json.loads(json.dumps(audit_document(report)))["arms"] if arm["name"] == "reverse"]
+    (entry,) = [arm for arm in json.loads(json.dumps(report_of(report).document))["arms"] if arm["name"] == "reverse"]
     assert entry["meaning"] == MEANING and len(entry["per_query"]["nDCG@10"]) == len(QUESTIONS.queries)
     assert "reverse" in page_of(report) and MEANING in page_of(report)
 
@@ -70,7 +70,7 @@ def test_an_arm_says_what_it_needs(stores, monkeypatch):
     monkeypatch.setattr(arms_module, "ARMS", [*ARMS, telepathy])
     report = audit(*stores)
     assert "telepathy" not in {arm.name for arm in report.arms}
-    assert audit_document(report)["missing"]["telepathy"] == "needs a gift"
+    assert report_of(report).document["missing"]["telepathy"] == "needs a gift"
     assert "telepathy needs a gift" in shown(report)
     assert "<b>telepathy</b> needs a gift" in page_of(report)
 

@@ -7,12 +7,12 @@ import pytest
 from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy, shown
 
 from migrate.audit.bounds import Outcome
+from migrate.audit.document import report_of
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.errors import InconclusiveError, ManifestError
 from migrate.manifest import Manifest, StoreFacts
-from migrate.report.document import audit_document
 from migrate.selection.choosers import digests_of
 from migrate.stores import open_store
 from migrate.vectors import Query, query_key
@@ -104,7 +104,7 @@ def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp
     single = [audit(translated, reference, one).arm(FULL).scores["nDCG@10"][0] for one in alone]
     assert single[0] != single[1]
     assert report.arm(FULL).scores["nDCG@10"][0] == pytest.approx(np.mean(single))
-    document = audit_document(report)
+    document = report_of(report).document
     assert document["dataset"]["queries"] == document["verdict"]["queries"] == len(document["query_ids"]) == 60
     assert {len(values) for arm in document["arms"] for values in arm["per_query"].values()} == {60}
 

@@ -28,10 +28,10 @@ from topics import audit as audit_by
 from topics import pool as by_pool
 
 from migrate.audit.bounds import Outcome
+from migrate.audit.document import report_of
 from migrate.audit.recommendation import recommend
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED
 from migrate.errors import RemoteError, UsageError
-from migrate.report.document import audit_document
 from migrate.report.summary import audit_summary
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -178,10 +178,10 @@ def test_the_pool_has_what_the_index_finds_and_its_safe_is_no_weaker(questions, 
 
 def test_the_document_and_the_page_have_both_figures(reference, tmp_path):
     report = audit_of(indexed(tmp_path / "new", nprobe=1), reference)
-    (found,) = audit_document(report)["searches"]
+    (found,) = report_of(report).document["searches"]
     assert found["exactly"] > found["by_index"] and found["sentence"] in report.caveats
     assert "searched exactly" in page_of(report) and "by its own search" in page_of(report)
-    assert "by its own search" in " ".join(audit_summary(report).split())
+    assert "by its own search" in " ".join(audit_summary(report_of(report)).split())
 
 
 def test_a_search_that_fails_ends_the_audit_by_its_own_error(reference, tmp_path):

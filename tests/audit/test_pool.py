@@ -11,6 +11,7 @@ from topics import pool as by_pool
 import migrate
 from migrate.audit.bootstrap import Bootstrap, Floor
 from migrate.audit.bounds import Outcome
+from migrate.audit.document import report_of
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.outside import (
@@ -38,7 +39,6 @@ from migrate.embedders.base import WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.manifest import Manifest
-from migrate.report.document import audit_document
 from migrate.report.summary import audit_summary
 from migrate.search.runs import Rankings, search
 from migrate.stores import open_store
@@ -329,7 +329,7 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     text = shown(pooled)
     assert "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10" in text
     assert "estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by" in text
-    assert audit_document(pooled)["pool"]["provisional"] is True
+    assert report_of(pooled).document["pool"]["provisional"] is True
     assert f"{outcome}, provisional" in page_of(pooled)
 
 
@@ -622,7 +622,7 @@ def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     need = "needs the first 50 documents of every query, of which the pool has 10: pool_depth=50 of migrate.audit"
     line = f"left out: two-stage 50 {need}"
     assert line in report.caveats
-    assert f"caveat: {line}" in audit_summary(report).replace("\n  ", " ")
+    assert f"caveat: {line}" in audit_summary(report_of(report)).replace("\n  ", " ")
     report = audit(far, by_pool(), two_stage=(COUNT,))
     assert report.caveats == (f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents",)
 
@@ -715,7 +715,7 @@ def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
 
 def test_every_form_of_the_report_has_the_pool(near):
     report = audit(near, by_pool(), margin=0.8, price=2.0)
-    text, document, page = shown(report), audit_document(report), page_of(report)
+    text, document, page = shown(report), report_of(report).document, page_of(report)
     pool = document["pool"]
     assert f"true vectors of {pool['documents']:,} of 3,000 documents" in text
     assert "guaranteed:" in text and "estimated:" in text

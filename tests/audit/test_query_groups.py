@@ -9,12 +9,12 @@ from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, nois
 
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import UNGROUPED, Grouping, Outcome
+from migrate.audit.document import report_of, sentence_of
 from migrate.audit.findings import groups as group_notes
 from migrate.audit.query_groups import alike, centred, usual_cosine, with_groups
 from migrate.audit.query_set import QuerySet, by_field, load_unjudged
 from migrate.audit.recommendation import recommend
 from migrate.errors import UsageError
-from migrate.report.document import audit_document
 from migrate.vectors import Query
 
 
@@ -243,7 +243,7 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     assert few.verdict.retention.lower < plain.verdict.retention.lower
     assert "60 queries in 13 independent groups" in shown(few)
     assert "independent groups of queries" in page_of(few)
-    assert audit_document(few)["verdict"]["groups"] == 13
+    assert report_of(few).document["verdict"]["groups"] == 13
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leav
     report = audit(translated, make_store(tmp_path / "full"), questions)
     (doubt,) = report.doubts
     assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups of the vectors leave ")
-    assert "independent group" in report.sentence and "too few for a verdict" in report.sentence
+    assert "independent group" in sentence_of(report) and "too few for a verdict" in sentence_of(report)
     again = ("audit", "new", "--judged=beir", "--group-field=topic", "--report=report.json")
     advice = recommend(replace(report, locations=replace(report.locations, audit_again=again)))
     assert advice.headline == f"nothing is shown to be SAFE; clear up first: {doubt}"
@@ -293,7 +293,7 @@ def test_of_a_few_queries_nothing_is_said_but_that_they_are_few(count, qrels, re
     report = audit(translated, full, QuerySet(QUERIES[:count], qrels, "few"))
     few = "1 query is" if count == 1 else rf"{count} queries( in \d independent groups?)? are"
     assert report.outcome is Outcome.INCONCLUSIVE and not report.ways_out and not report.doubts
-    assert re.search(f"; {few} too few for a verdict, which needs at least 20$", report.sentence)
+    assert re.search(f"; {few} too few for a verdict, which needs at least 20$", sentence_of(report))
     assert not re.search(r"\bnan\b", shown(report))
 
 

@@ -3,9 +3,9 @@ import pytest
 from topics import DOCUMENTS, N_DOCUMENTS, N_QUERIES, QRELS, QUERIES, TARGET, audit, halves, make_store, noisy, shown
 
 from migrate.audit.arms import WITHOUT_TWO_STAGE
+from migrate.audit.document import report_of
 from migrate.audit.results import BM25, FULL, HYBRID, HYBRID_FULL, MEAN, RANDOM, TRANSLATED
 from migrate.cost.count import count_texts
-from migrate.report.document import audit_document
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_the_cost_stands_in_the_report(translated, reference):
     report = audit(translated, reference, two_stage=[7])
     assert "two-stage 7 embeds 7 documents for a first query (about " in shown(report)
     assert "$" not in shown(report), "no price is known"
-    documents = {arm["name"]: arm for arm in audit_document(report)["arms"]}
+    documents = {arm["name"]: arm for arm in report_of(report).document["arms"]}
     assert documents["two-stage 7"]["reranking"]["depth"] == 7
     assert "reranking" not in documents[TRANSLATED]
 

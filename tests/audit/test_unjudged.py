@@ -28,6 +28,7 @@ from topics import UNJUDGED as LOG
 
 from migrate import fit, translate
 from migrate.audit.bounds import Outcome
+from migrate.audit.document import report_of
 from migrate.audit.query_set import QuerySet, load_questions, load_unjudged, synthetic_queries
 from migrate.audit.results import FULL, RANDOM, STAY, TRANSLATED
 from migrate.audit.unjudged import LOSS_AT_LEAST, LOSS_AT_MOST, agreement, limits_of
@@ -36,7 +37,6 @@ from migrate.datasets.beir import write_beir
 from migrate.datasets.synthetic import make_queries
 from migrate.embedders import load_embedder
 from migrate.errors import DatasetError, InconclusiveError, StoreError
-from migrate.report.document import audit_document
 from migrate.report.suite import audit_suite, junit_xml
 from migrate.stores import open_store
 from migrate.vectors import Document, Query, query_key
@@ -207,16 +207,16 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     basis = "nothing is judged, so this rests on agreement@10 with the full re-embed, by synthetic queries (60 titles)"
     assert shown(report).startswith(f"provisional: {basis} log: 60 queries")
     assert f"{outcome} (provisional: {basis}): agreement@10 " in shown(report)
-    verdict = audit_document(report)["verdict"]
+    verdict = report_of(report).document["verdict"]
     assert (verdict["provisional"], verdict["basis"], verdict["measure"]) == (True, basis, "agreement@10")
     assert verdict["margin"] == 0.95 and verdict["not_safe_below"] < verdict["safe_from"]
     assert f"{outcome}, provisional" in page_of(report) and basis in page_of(report)
-    suite = ElementTree.fromstring(junit_xml(audit_suite(report)))
+    suite = ElementTree.fromstring(junit_xml(audit_suite(report_of(report))))
     assert f"{outcome} (provisional: {basis})" in "".join(suite.itertext())
     assert suite.find(".//property[@name='provisional']").get("value") == basis
     mark = "❌" if outcome == "NOT SAFE" else "⚠️"
     heading = f"## {mark} lead-migrate: `{report.locations.translated}`: {outcome} (p"
-    assert audit_suite(report).markdown.startswith(heading)
+    assert audit_suite(report_of(report)).markdown.startswith(heading)
     assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
 
 

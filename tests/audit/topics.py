@@ -4,6 +4,8 @@ import shutil
 
 import numpy as np
 
+from migrate.audit.audit import run_audit
+from migrate.audit.document import report_of
 from migrate.audit.query_set import QuerySet
 from migrate.audit.step import Audit
 from migrate.embedders.base import Embedder
@@ -101,13 +103,14 @@ def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options
 
 
 def audit(*arguments, **options):
-    return asked(*arguments, **options).execute()
+    step = asked(*arguments, **options)
+    return run_audit(step, step.inputs)
 
 
 def shown(report):
     """What a terminal shows of an audit, in one line."""
-    return " ".join(report_text(audit_sections(report)).split())
+    return " ".join(report_text(audit_sections(report_of(report))).split())
 
 
 def page_of(report):
-    return report_page(audit_sections(report))
+    return report_page(audit_sections(report_of(report)))

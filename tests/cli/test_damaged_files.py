@@ -1,6 +1,5 @@
 """Files that a command reads besides vectors and texts, damaged in many ways: each is one line, and never a bug."""
 
-import copy
 import json
 import os
 import random
@@ -10,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from odd_values import changed, places
 from safe_reports import safe_report
 
 pytestmark = pytest.mark.slow
@@ -37,24 +37,6 @@ def nested(depth):
 
 VALUES = [None, True, 7, -7, 10**400, 1 << 80, 1.5, float("nan"), "x", "", "\ud800", [], [1, "a", None], {}]
 VALUES += [{"a": {"b": 1}}, nested(90), nested(400)]
-
-
-def places(value, path=()):
-    yield path
-    items = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from places(inner, (*path, key))
-
-
-def changed(value, path, new):
-    if not path:
-        return new
-    value = copy.deepcopy(value)
-    inner = value
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = new
-    return value
 
 
 def mutations(facts, count):
@@ -145,6 +127,19 @@ def test_a_report_that_assess_is_given(finished_here, outcome):
     for content in contents_like(sound, 60):
         Path("r.json").write_bytes(content)
         outcome(assess)
+
+
+def test_a_report_that_is_shown_again(finished_here, outcome):
+    sound = Path("made/report.json").read_bytes()
+    for content in BYTES.values():
+        Path("r.json").write_bytes(content)
+        assert outcome("report r.json --report page.html --force") == 4
+    for other in mutations(json.loads(sound), 40):
+        Path("r.json").write_text(json.dumps(other))
+        outcome("report r.json --report page.html --force")
+    Path("r.json").unlink()
+    os.mkfifo("r.json")
+    assert outcome("report r.json") == 4
 
 
 def test_the_record_of_a_finished_run(finished_here, outcome):

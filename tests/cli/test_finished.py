@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migrate.files import sha256_json
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ def make_endless(path):
 @pytest.fixture
 def refuse_spoiled(again):
     """Spoils a file of the run, and puts it back; the run has to name it, and takes nothing over."""
-    outcome = json.loads(Path("made/run.json").read_bytes())["outcome"]
+    outcome = json.loads(Path("made/report.json").read_bytes())["plan"]["outcome"]
 
     def refuse(path, spoil):
         shutil.copy(path, "sound")
@@ -107,6 +108,17 @@ def test_a_record_of_an_older_tool_is_audited_anew(again):
         output["sha256"] = files.get("lead-migrate.json") or files[""]
         assert Path("made", name).exists()
     Path("made/run.json").write_text(json.dumps({**facts, "version": 2}))
+    ended = again()
+    assert ended.out and AGAIN not in ended.err and "only the audit is repeated" in ended.err
+    assert AGAIN in again().err, "it is of today now"
+
+
+def test_a_record_of_a_tool_whose_report_had_less_is_audited_anew(again):
+    path = Path("made/run.json")
+    facts = json.loads(path.read_bytes())
+    del facts["sha256"]
+    older = {**facts, "version": 3, "outcome": "SAFE", "summary": "", "details": "", "suite": {}}
+    path.write_text(json.dumps({**older, "sha256": sha256_json(older)}))
     ended = again()
     assert ended.out and AGAIN not in ended.err and "only the audit is repeated" in ended.err
     assert AGAIN in again().err, "it is of today now"

@@ -17,6 +17,7 @@ from topics import DOCUMENTS, make_store, noisy
 from topics import audit as audit_topics
 
 from migrate.audit.bounds import Bounds
+from migrate.audit.document import report_of
 from migrate.cli.main import cli, run
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.report.suite import MARKS, Case, State, Suite, annotation_lines, audit_suite, junit_xml
@@ -69,7 +70,7 @@ def audited(tmp_path):
 @pytest.mark.parametrize(("scale", "state"), [(0.0, State.PASSED), (50.0, State.FAILED)])
 def test_an_audit_is_a_case_of_its_verdict(scale, state, audited, tmp_path):
     report = audited(scale)
-    suite = audit_suite(report)
+    suite = audit_suite(report_of(report))
     assert (suite.cases[0].name, suite.cases[0].state) == ("verdict", state)
     assert report.verdict.sentence in suite.cases[0].message
     assert suite.markdown.count("\n| ") == len(report.arms) + 1
@@ -83,9 +84,9 @@ def test_another_plan_is_the_case_that_the_exit_code_is_of(audited, tmp_path):
     report = audited(50.0)
     plan = next(name for name in report.comparisons if name != "translated")
     report = replace(report, family={plan: Bounds(0.99, 0.97, 1.01)})
-    (case, *_) = audit_suite(report.judging(plan)).cases
+    (case, *_) = audit_suite(report_of(replace(report, plan=plan))).cases
     assert (case.state, case.title) == (State.PASSED, f"SAFE: {tmp_path / 't'} in plan {plan} keeps 99.0 %")
-    assert audit_suite(report).cases[0].state is State.FAILED
+    assert audit_suite(report_of(report)).cases[0].state is State.FAILED
 
 
 def test_a_check_is_a_case_of_its_answer_and_of_each_finding(tmp_path, monkeypatch, capsys):

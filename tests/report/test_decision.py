@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from migrate.audit.bounds import Bounds, Outcome
+from migrate.audit.document import report_of, sentence_of
 from migrate.audit.locations import Locations
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
-from migrate.audit.report import AuditReport
-from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Comparison, Reranking
+from migrate.audit.result import AuditResult
+from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Reranking, find_plan
 from migrate.audit.verdict import Observations, Scale, Verdict, doubt
+from migrate.audited.records import Comparison
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows
@@ -36,7 +38,7 @@ def without_prices(made, **changes):
 
 def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE, **changes):
     costs = {FULL: 100.0, TRANSLATED: 10.0, TWO_STAGE: 15.0, STAY: 0.0}
-    made = AuditReport(
+    made = AuditResult(
         Verdict(outcome, translated, Scale.of(0.95, provisional=False), Observations(300, documents=1_000)),
         tuple(arm(name, usd) for name, usd in costs.items()),
         {name: Comparison(bounds, 1, 1, 1) for name, bounds in ((TRANSLATED, translated), (STAY, stay))},
@@ -163,14 +165,14 @@ def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
 
 def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     made = report(two_stage=SURE, pool=POOL, is_kept=True, locations=replace(PLACES, report="report.json"))
-    judged = made.judging("two-stage-50")
+    judged = replace(made, plan="two-stage 50")
     assert (made.outcome, judged.outcome) == (Outcome.NOT_SAFE, Outcome.SAFE)
-    assert judged.sentence.startswith("SAFE: two-stage 50, retention 98.0 %")
-    assert "translated alone: NOT SAFE" in judged.sentence
+    assert sentence_of(judged).startswith("SAFE: two-stage 50, retention 98.0 %")
+    assert "translated alone: NOT SAFE" in sentence_of(judged)
     assert recommend(judged).command == ("switch", "old", "new", "--audit", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
     with pytest.raises(UsageError, match=r"'two-stage-20' is not an arm .*; name one of translated, two-stage-50"):
-        made.judging("two-stage-20")
+        find_plan("two-stage-20", (TRANSLATED, *made.family), {})
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     [(Bounds(0.8, 0.7, 0.94), Outcome.NOT_SAFE), (Bounds(0.94, 0.9, 0.96), Outcome.INCONCLUSIVE)],
 )
 def test_another_plan_has_an_outcome_of_its_own(bounds, outcome):
-    assert report(two_stage=bounds).judging("two-stage-50").outcome is outcome
+    assert report(two_stage=bounds).outcome_of("two-stage 50") is outcome
 
 
 def test_a_reference_that_is_there_is_to_be_used():
@@ -295,11 +297,11 @@ def test_unknown_prices_are_left_out():
     assert recommend(without_prices(report())).remaining == "10.0 M tokens"
     unknown = without_prices(report(), tokens=None)
     assert recommend(unknown).remaining == ""
-    assert decision_chart(unknown) is None
+    assert decision_chart(report_of(unknown).audit) is None
 
 
 def test_the_table_has_every_option_in_the_order_of_cost():
-    head, *rows = decision_rows(report(two_stage=SURE))
+    head, *rows = decision_rows(report_of(report(two_stage=SURE)).audit)
     assert head == ["option", "retention", "bounds", "total embedding cost", "still to pay", "SAFE"]
     assert [row[0] for row in rows] == ["stay", "translated", "two-stage 50", "full re-embed"]
     assert rows[-1][3:] == ["$100.00", "$100.00", "yes"]
@@ -312,7 +314,7 @@ def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
     further = {"BM25": poor, "mean": poor, "hybrid": fused}
     arms = (*made.arms, *(arm(name, 0.0) for name in further))
     made = replace(made, arms=arms, comparisons={**made.comparisons, **further})
-    chart = decision_chart(made)
+    chart = decision_chart(report_of(made).audit)
     labels = {node.text for node in chart.drawing.iter("text") if node.get("class") is None}
     assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}
     assert chart.x_label == "total embedding cost in US dollars, what is already paid included"

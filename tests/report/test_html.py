@@ -11,6 +11,7 @@ from browser import ask_browser, browse, with_browser
 from html_page import Page
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy, page_of
 
+from migrate.audit.document import report_of
 from migrate.audit.query_set import QuerySet
 from migrate.check import Cause, Compatibility, Observation
 from migrate.manifest import ModelIdentity
@@ -237,7 +238,7 @@ def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, report,
         for (name, cost), at in zip(costs.items(), kept, strict=True)
     ]
     chart = cost_chart("crowded", points, margin=0.95, x_label="c", y_label="r")
-    page = page.replace(html(decision_chart(report).drawing), html(chart.drawing))
+    page = page.replace(html(decision_chart(report_of(report).audit).drawing), html(chart.drawing))
     crossed, left, right, count = ask_browser(tmp_path, page, CROSSED, width=390)
     assert (crossed, count) == ([], 8)
     assert left >= 0 and right >= 0

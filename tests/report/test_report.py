@@ -10,17 +10,17 @@ from topics import page_of
 
 from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.diagnostics import Diagnostics
+from migrate.audit.document import report_of
 from migrate.audit.recommendation import recommend
-from migrate.audit.report import AuditReport
-from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult, Comparison
-from migrate.audit.slices import Slice
+from migrate.audit.result import AuditResult
+from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult
 from migrate.audit.verdict import Finding, Observations, Scale, Verdict
+from migrate.audited.records import Comparison, Slice
 from migrate.display import AUDIT_SCHEMA
+from migrate.facts import as_plain
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.report.audit import agreement_rows, legend, quality_rows, sentences
 from migrate.report.audit_sections import audit_sections
-from migrate.report.document import audit_document
-from migrate.report.facts import as_plain
 from migrate.report.fit import candidates_rows
 from migrate.report.suite import audit_suite
 from migrate.report.summary import audit_summary
@@ -42,7 +42,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.
     arms = [ArmResult(name, "", {m: rng.random(n) for m in measures}, 1.5 + i) for i, name in enumerate(names)]
     third = n // 3
     facts = {"outcome": Outcome.INCONCLUSIVE, "queries_needed": 1234, **verdict}
-    return AuditReport(
+    return AuditResult(
         verdict=Verdict(
             retention=retention,
             scale=Scale(margin, margin, margin, provisional=not judged),
@@ -63,7 +63,7 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.
 
 def text_of(report):
     """What a terminal shows, with the further lines of a sentence, which begin with two blanks, put back to it."""
-    return report_text(audit_sections(report)).replace("\n  ", " ")
+    return report_text(audit_sections(report_of(report))).replace("\n  ", " ")
 
 
 def strict(document):
@@ -79,7 +79,7 @@ def cells(text, start):
 
 def test_the_document_holds_the_numbers_of_the_report():
     report = make_report(n=30)
-    document = strict(audit_document(report))
+    document = strict(report_of(report).document)
     assert document["schema_version"] == AUDIT_SCHEMA == 5
     assert document["kind"] == "audit"
     assert document["verdict"] == {
@@ -95,10 +95,13 @@ def test_the_document_holds_the_numbers_of_the_report():
         "retention": AS_JSON,
         "gain_over_stay": {"estimate": -0.0123, "lower": -0.0456, "upper": 0.0210},
         "worse_than_stay": False,
+        "better_than_stay": False,
         "queries": 30,
         "groups": 30,
+        "counted": "30 queries",
         "queries_needed": 1234,
         "caveats": [],
+        "doubts": [],
     }
     assert document["dataset"] == {"name": "scifact", "queries": 30, "documents": 5183}
     assert document["query_ids"] == [f"q-{row}" for row in range(30)]
@@ -112,7 +115,7 @@ def test_the_document_holds_the_numbers_of_the_report():
 
 
 def test_every_arm_but_the_full_re_embed_is_compared_with_it():
-    full, *others = audit_document(make_report(n=31))["arms"]
+    full, *others = report_of(make_report(n=31)).document["arms"]
     assert full["against"] is None
     for arm in others:
         assert arm["against"] == {"standard": FULL, "retention": AS_JSON, "wins": 10, "ties": 11, "losses": 10}
@@ -122,21 +125,21 @@ def test_a_bound_without_limit_is_null():
     assert as_plain(Bounds(1.0, 0.0, np.inf)) == {"estimate": 1.0, "lower": 0.0, "upper": None}
     assert as_plain(Bounds(np.inf, -np.inf, np.nan)) == {"estimate": None, "lower": None, "upper": None}
     endless = Bounds(np.inf, -np.inf, np.inf)
-    found = strict(audit_document(make_report(retention=endless, gain=endless, queries_needed=None)))
+    found = strict(report_of(make_report(retention=endless, gain=endless, queries_needed=None)).document)
     assert found["verdict"]["retention"] == found["arms"][1]["against"]["retention"]
     assert found["verdict"]["gain_over_stay"]["upper"] is None
 
 
 def test_without_judgements_everything_says_what_it_rests_on():
     report = make_report(judged=False)
-    document = strict(audit_document(report))
+    document = strict(report_of(report).document)
     assert document["verdict"]["provisional"] is True
     assert document["verdict"]["measure"] == "agreement@10"
     assert document["verdict"]["basis"].startswith("nothing is judged, so this rests on agreement@10")
     assert document["verdict"]["gain_over_stay"] is None
     assert set(document["arms"][0]["means"]) == {"agreement@10", *MEASURES[3:]}
-    assert "nDCG" not in table(quality_rows(report)).splitlines()[0]
-    assert "overlap@10" in table(agreement_rows(report)).splitlines()[0]
+    assert "nDCG" not in table(quality_rows(report_of(report).audit)).splitlines()[0]
+    assert "overlap@10" in table(agreement_rows(report_of(report).audit)).splitlines()[0]
     lines = text_of(report).splitlines()
     assert lines[-1].startswith("INCONCLUSIVE (provisional: ")
     assert lines[-1].endswith(report.verdict.sentence)
@@ -149,17 +152,17 @@ def test_agreement_is_never_called_retention():
     scale = Scale(0.95, safe=0.962, harmful=0.875, provisional=True)
     report = replace(report, verdict=replace(report.verdict, scale=scale))
     report = replace(report, diagnostics=Diagnostics(slices=(part, replace(part, value="b"))))
-    document = audit_document(report)
+    document = report_of(report).document
     text = json.dumps({name: document[name] for name in ("verdict", "arms", "options", "slices", "family")})
     assert '"retention"' not in text and text.count('"agreement@10": {"estimate"') >= 1 + 4 + 2 + 2
     verdict = document["verdict"]
     assert (verdict["safe_from"], verdict["not_safe_below"], verdict["margin"]) == (0.962, 0.875, 0.95)
-    properties = audit_suite(report).properties
+    properties = audit_suite(report_of(report)).properties
     assert properties["agreement@10"] == "0.923100" and properties["agreement@10 lower bound"] == "0.876100"
     assert (properties["SAFE from"], properties["margin"]) == ("0.962", "0.95")
     assert "retention" not in properties
     assert "retention" not in text_of(report).partition("bounds are one-sided")[0], "the tables"
-    judged = audit_suite(make_report()).properties
+    judged = audit_suite(report_of(make_report())).properties
     assert judged["retention"] == "0.923100" and judged["margin"] == "0.95"
 
 
@@ -167,15 +170,18 @@ def test_agreement_is_never_called_retention():
 @pytest.mark.parametrize("n", [1, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):
     report = make_report(n, judged=judged)
-    for lines in (table(quality_rows(report)).splitlines(), table(agreement_rows(report)).splitlines()):
+    for lines in (
+        table(quality_rows(report_of(report).audit)).splitlines(),
+        table(agreement_rows(report_of(report).audit)).splitlines(),
+    ):
         assert len(lines) in (5, 6)
         assert max(len(line) for line in lines) <= WIDTH
-    assert max(len(line) for line in report_text(audit_sections(report)).splitlines()) <= WIDTH
+    assert max(len(line) for line in report_text(audit_sections(report_of(report))).splitlines()) <= WIDTH
 
 
 def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
     report = make_report(n=30)
-    quality, likeness = table(quality_rows(report)), table(agreement_rows(report))
+    quality, likeness = table(quality_rows(report_of(report).audit)), table(agreement_rows(report_of(report).audit))
     assert quality.splitlines()[0].split()[:4] == ["arm", "nDCG@10", "R@100", "MRR@10"]
     assert likeness.splitlines()[0].split()[-3:] == ["overlap@1", "overlap@10", "overlap@100"]
     for arm in report.arms:
@@ -187,15 +193,17 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
 
 def test_the_legend_explains_the_columns_and_arms_that_are_there():
     report = make_report()
-    assert legend(report).startswith("retention: share of the full re-embed's nDCG@10; s: seconds to rank; overlap@k: ")
-    assert not any(word in legend(report) for word in ("Mtok", "hybrid", "RBO"))
+    assert legend(report_of(report).audit).startswith(
+        "retention: share of the full re-embed's nDCG@10; s: seconds to rank; overlap@k: "
+    )
+    assert not any(word in legend(report_of(report).audit) for word in ("Mtok", "hybrid", "RBO"))
     arms = [replace(arm, tokens=1e6, scores={**arm.scores, "RBO": arm.scores["overlap@1"]}) for arm in report.arms]
     fused = [replace(arms[1], name=name) for name in ("hybrid", "hybrid, full")]
-    explained = legend(replace(report, arms=(*arms, *fused)))
+    explained = legend(report_of(replace(report, arms=(*arms, *fused))).audit)
     words = ("Mtok: million tokens", "RBO: rank-biased overlap", "hybrid: translated and BM25", "hybrid, full: full")
     assert all(word in explained for word in words)
     assert explained in text_of(replace(report, arms=(*arms, *fused))).splitlines()
-    assert "retention" not in legend(make_report(judged=False))
+    assert "retention" not in legend(report_of(make_report(judged=False)).audit)
 
 
 def test_the_text_ends_with_the_verdict():
@@ -243,7 +251,7 @@ FURTHER = {f"two-stage {depth}": Bounds(0.97, 0.94 + depth / 10_000, 1.0) for de
 def test_a_summary_has_the_verdict_first_and_fits(width):
     caveats = (Finding("caveat", "141 of 283 relevant documents are not in the stores"),) * 5
     report = replace(with_further_arms(make_report(), FURTHER), findings=caveats)
-    lines = audit_summary(report, width=width, page=Path("out/report.html")).splitlines()
+    lines = audit_summary(report_of(report), width=width, page=Path("out/report.html")).splitlines()
     assert lines[0].startswith("SAFE in two stages, the first")
     assert any(line.startswith("translated alone: INCONCLUSIVE: retention"[:width]) for line in lines)
     assert len(lines) <= 25 and max(map(len, lines)) <= width
@@ -254,42 +262,42 @@ def test_a_summary_has_the_verdict_first_and_fits(width):
 
 def test_a_summary_is_drawn_against_the_margin():
     report = with_further_arms(make_report(), {"two-stage 200": Bounds(0.99, 0.96, 1.0)})
-    lines = audit_summary(report).splitlines()
+    lines = audit_summary(report_of(report)).splitlines()
     head = next(line for line in lines if "95 %" in line and "retention" in line and "bounds" not in line)
     rows = {line.split("  ")[0]: line for line in lines if "●" in line}
     at = head.index("95 %")
     assert rows["translated"].index("●") < at < rows["two-stage 200"].index("●")
     assert "yes" in rows["two-stage 200"] and "yes" not in rows["translated"]
     assert "0.90 M tokens" in rows["two-stage 200"] and "2.00 M tokens" in rows["full re-embed"]
-    timed = audit_summary(replace(report, documents_per_s=10.0))
+    timed = audit_summary(report_of(replace(report, documents_per_s=10.0)))
     assert "M tokens" not in timed and "9 min" in next(line for line in timed.splitlines() if line.startswith("full"))
 
 
 def test_an_arm_that_could_serve_has_the_same_bounds_in_each_table():
     report = replace(make_report(), family={BM25: Bounds(0.97, 0.94, 1.0)})
-    (row,) = [row for row in quality_rows(report) if row[0] == BM25]
+    (row,) = [row for row in quality_rows(report_of(report).audit) if row[0] == BM25]
     assert "97.0 %" in row and "94.0-100.0 %" in row
     assert "those of BM25 hold for all of these together" in " ".join(text_of(report).split())
 
 
 def test_a_summary_stays_readable_when_narrow():
     report = make_report()
-    narrow = audit_summary(report, width=40).splitlines()
+    narrow = audit_summary(report_of(report), width=40).splitlines()
     assert max(map(len, narrow)) <= 40 and "●" not in "".join(narrow)
     odd = replace(report, findings=(Finding("caveat", "a name with \x1b[31m in it"),))
-    assert "\x1b[31m" not in audit_summary(odd)
+    assert "\x1b[31m" not in audit_summary(report_of(odd))
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     caveat = "141 of 283 relevant documents are not in the stores"
     report = replace(make_report(outcome=outcome), findings=(Finding("caveat", caveat),))
-    *_, before, verdict = sentences(report)
-    assert (before, verdict) == (f"caveat: {caveat}", f"{report.headline}: {report.verdict.sentence}")
-    assert audit_document(report)["verdict"]["caveats"] == [caveat]
+    *_, before, verdict = sentences(report_of(report).audit)
+    assert (before, verdict) == (f"caveat: {caveat}", f"{outcome}: {report.verdict.sentence}")
+    assert report_of(report).document["verdict"]["caveats"] == [caveat]
     lead = page_of(report).split('<p class="lead">')[1].split("</p>")[0]
     assert caveat in lead
-    suite = audit_suite(report)
+    suite = audit_suite(report_of(report))
     assert suite.cases[0].message.endswith(f"; {caveat}")
     assert caveat in suite.markdown.split("<details>")[0]
 
@@ -297,10 +305,10 @@ def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
 def test_columns_and_kinds_that_tell_nothing_are_left_out():
     report = make_report()
     free = replace(report, arms=tuple(replace(arm, tokens=0, usd=None, seconds=1.5) for arm in report.arms))
-    head = quality_rows(free)[0]
+    head = quality_rows(report_of(free).audit)[0]
     assert "s" in head and not {"Mtok", "usd"} & set(head)
     paid = [replace(arm, tokens=2_000_000, usd=0.04) for arm in report.arms[:1]]
-    assert {"Mtok", "usd"} <= set(quality_rows(replace(free, arms=(*paid, *free.arms[1:])))[0])
+    assert {"Mtok", "usd"} <= set(quality_rows(report_of(replace(free, arms=(*paid, *free.arms[1:]))).audit)[0])
     bounds = Bounds(0.9, 0.8, 1.0)
     slices = [Slice(by, value, 20, 0.5, 0.4, bounds) for by, value in (("topic", "a"), ("topic", "b"), ("shelf", "x"))]
     wide = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices)))

@@ -9,7 +9,7 @@ from schema import SCHEMA, check_document
 
 import migrate
 from migrate.cli.terminal import show_json
-from migrate.report.facts import document
+from migrate.facts import document
 
 KINDS = {name for name in SCHEMA["$defs"] if "kind" in SCHEMA["$defs"][name].get("properties", {})}
 DONE = document("private encrypt", {"path": Path("there"), "vectors": 3, "dimension": 2, "bytes": 400})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from migrate.facts import document
 from migrate.lab.carry.carry import INTERCEPT, Carried
 from migrate.lab.carry.judge import Judgement
 from migrate.lab.labels.roc import Bounded
-from migrate.report.facts import document
 from migrate.report.sections import Block, Listed, TextTable
 from migrate.report.terminal import filled_columns
 

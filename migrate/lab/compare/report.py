@@ -10,6 +10,7 @@ from math import isfinite, sqrt
 from typing import Any
 
 from migrate.display import notebook_html, percent
+from migrate.facts import document
 from migrate.lab.compare.comparison import LocalDocument, LocalDocuments, StoresComparison
 from migrate.lab.compare.figures import Matrix, MeasureFigures
 from migrate.lab.compare.groups import FEWEST_DRAWN, BoundedMean, Contrast, Groups
@@ -17,7 +18,6 @@ from migrate.lab.compare.labels import Accuracy, Downstream
 from migrate.lab.similarity.measures import MEASURES
 from migrate.lab.similarity.spaces import Similarity
 from migrate.lab.similarity.stitching import Stitching
-from migrate.report.facts import document
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Listed, TextTable
 from migrate.report.terminal import filled_columns, number

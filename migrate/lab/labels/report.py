@@ -9,9 +9,9 @@ from typing import Any
 from migrate.audit.bounds import Outcome
 from migrate.audit.verdict import margin_remarks
 from migrate.display import percent
+from migrate.facts import as_plain, document
 from migrate.lab.labels.judge import DownstreamAudit, KeptTask
 from migrate.lab.labels.roc import Bounded
-from migrate.report.facts import as_plain, document
 from migrate.report.sections import Block, TextTable
 from migrate.report.suite import STATES, Case, Suite, as_markdown, heading_of
 

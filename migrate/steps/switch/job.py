@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from migrate.audited import ALONE, read_audit
-from migrate.display import result_document
+from migrate.audited import read_audit
+from migrate.audited.names import TRANSLATED
+from migrate.audited.report import AuditReport
 from migrate.embedders import special_options
 from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
@@ -269,11 +270,11 @@ def _check_report(
         source = proof = _report_beside(new)
     elif isinstance(proof, str | Path):
         source = proof
-    report = _read(source, result_document(proof))
+    report = _read(source, proof.document if isinstance(proof, AuditReport) else None)
     plan, stores = report["plan"], report["stores"]
     translated, source_content = stores.get("translated"), stores.get("source")
     in_two_stages = _TWO_STAGES.fullmatch(plan["name"])
-    if plan["name"] != ALONE and in_two_stages is None:
+    if plan["name"] != TRANSLATED and in_two_stages is None:
         raise InputError(
             f"{source}: this report is on {plan['name']}; audit the new store alone, or with a plan of two stages"
         )

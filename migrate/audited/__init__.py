@@ -1,7 +1,7 @@
 """Reports of audits that are read back: whatever reads one holds what it says against its own numbers first.
 
 A report is a file that people copy, edit and cut. Its SAFE lets stores trade names, so that it has to follow from the
-bounds beside it by the rule of `migrate.audit.bounds.decide`.
+bounds beside it by the rule of `migrate.outcome`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,15 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from migrate.audited.names import AGREEMENT, TRANSLATED
 from migrate.display import AUDIT_SCHEMA
 from migrate.errors import InputError
+from migrate.outcome import FEWEST_DOCUMENTS, FEWEST_QUERIES, Bounds, Outcome, decide_within
 from migrate.reading import expect, read_table
 
-FEWEST_QUERIES: Final = 20
-"""Fewer queries than this are INCONCLUSIVE, whatever they show: resamples of a handful repeat the handful."""
-
-FEWEST_DOCUMENTS: Final = 100
-"""SAFE is not said of fewer: the first 10 of a handful are the handful, however bad the vectors, not a selection."""
-
-ALONE: Final = "translated"
-"""The plan of the new store by itself."""
-
 _BOUNDS: Final = {"estimate": float | None, "lower": float, "upper": float | None}
-_OUTCOME: Final = Literal["SAFE", "NOT SAFE", "INCONCLUSIVE"]
 _VERDICT: Final = {
-    "outcome": _OUTCOME,
+    "outcome": Outcome,
     "sentence": str,
     "provisional": bool,
     "measured": Literal["retention", "agreement@10"],
@@ -42,7 +34,7 @@ _SHAPE: Final = {
     "verdict": _VERDICT,
     "dataset": {"documents": int},
     "family": Mapping[str, Mapping[str, Any]],
-    "plan": {"name": str, "outcome": _OUTCOME},
+    "plan": {"name": str, "outcome": Outcome},
     "reference": Mapping[str, Any] | None,
     "stores": Mapping[str, Any],
 }
@@ -84,7 +76,7 @@ def _contradictions(report: Mapping[str, Any]) -> Iterator[str]:
     expect(verdict, {measured: _BOUNDS})
     yield from _impossible(verdict)
     yield from _not_borne(verdict["outcome"], verdict[measured], report)
-    if plan["name"] == ALONE:
+    if plan["name"] == TRANSLATED:
         if plan["outcome"] != verdict["outcome"]:
             yield f"the verdict is {verdict['outcome']}"
         return
@@ -99,7 +91,7 @@ def _impossible(verdict: Mapping[str, Any]) -> Iterator[str]:
         yield f"a margin of {margin}"
     if not 0 <= not_safe_below <= safe_from <= 1 or safe_from < margin:
         yield f"SAFE from {safe_from} and NOT SAFE below {not_safe_below} by a margin of {margin}"
-    if verdict["provisional"] != (verdict["measured"] == "agreement@10"):
+    if verdict["provisional"] != (verdict["measured"] == AGREEMENT):
         yield f"it rests on {verdict['measured']}"
     if not 0 <= verdict["groups"] <= verdict["queries"]:
         yield f"{verdict['groups']:,} groups of {verdict['queries']:,} queries"
@@ -114,16 +106,18 @@ def _not_borne(
     estimate = lower if bounds["estimate"] is None else bounds["estimate"]
     if not (isfinite(lower) and 0 <= lower <= estimate <= upper):
         yield f"{estimate} between the bounds {lower} and {upper}"
-    if outcome == "INCONCLUSIVE":
+    if outcome == Outcome.INCONCLUSIVE:
         return
     if verdict["groups"] < FEWEST_QUERIES:
         yield f"{verdict['groups']:,} independent queries, where a verdict needs {FEWEST_QUERIES}"
+    limits = {name: verdict[name] for name in ("safe_from", "not_safe_below")}
+    shown = decide_within(Bounds(estimate, lower, upper), **limits)
     is_worse = is_alone and _is_worse_than_stay(verdict)
-    if outcome == "NOT SAFE":
-        if upper >= verdict["not_safe_below"] and not is_worse:
+    if outcome == Outcome.NOT_SAFE:
+        if shown is not Outcome.NOT_SAFE and not is_worse:
             yield f"an upper bound of {upper}, where NOT SAFE is below {verdict['not_safe_below']}"
         return
-    if lower < verdict["safe_from"]:
+    if shown is not Outcome.SAFE:
         yield f"a lower bound of {lower}, where SAFE needs {verdict['safe_from']}"
     if is_worse:
         yield "it answers worse than the old store"
