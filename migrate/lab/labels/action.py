@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import cast
-
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
@@ -12,12 +9,16 @@ from migrate.cli.outputs import write_reports
 from migrate.cli.spending import Spending
 from migrate.cli.terminal import progress_bar, show_result
 from migrate.cli.verdict import EXIT_CODES, load_model_of
+from migrate.datasets.records import read_ids, read_labels
 from migrate.errors import UsageError
 from migrate.lab.labels.options import LabelOptions
 from migrate.lab.labels.report import downstream_blocks, downstream_document, downstream_suite
 from migrate.lab.labels.step import JudgeLabels
 from migrate.report.terminal import as_text
-from migrate.steps.base import step_like
+from migrate.stores import open_store
+
+EMBEDDED_NOW = ("build", "pool")
+"""References of `audit` that are no stores, and hold no vectors to train on."""
 
 
 def command(
@@ -31,21 +32,42 @@ def command(
 ) -> int:
     """Judge the vectors of a translated STORE by models that were trained on those of a full re-embed."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    opened = step_like(JudgeLabels, request)
-    opened.check()
+    store, reference, outside = request.store, request.reference, request.outside
+    if reference in EMBEDDED_NOW:
+        raise UsageError(
+            f"--labels needs a full re-embed to train on, and --reference is {reference}; give a store, such as "
+            "`reembed` writes"
+        )
+    labels_by_id = read_labels(request.labels)
+    outside_ids = [] if outside is None else read_ids(outside)
     origin = MarginOptions(request.margin, accept_margin).origin
     if page := outputs.first(".html"):
         raise UsageError(f"--report {page}: there is no page by labels; name a file .json or .xml")
-    store, reference = str(request.store), str(request.reference)
-    labels, outside = cast("str | Path", request.labels), cast("str | Path | None", request.outside)
     model = models_for(model, dry_run=dry_run)
-    refuse_missing(store, reference, labels, target=request.target)
-    outputs.refuse(*local_paths(store, reference, labels, outside), force=request.force)
+    refuse_missing(store, reference, request.labels, target=request.target)
+    outputs.refuse(*local_paths(store, reference, request.labels, outside), force=request.force)
     with progress_bar() as progress:
-        target = load_model_of(opened.translated, cast("str | None", request.target), "--target", model)
-        step = step_like(JudgeLabels, request, target=target, margin_from=origin, progress=progress)
+        translated = open_store(store, verify=True)
+        target = load_model_of(translated, request.target, "--target", model)
+        step = JudgeLabels(
+            translated=translated,
+            full=open_store(reference, verify=True),
+            embedder=request.cap.meter(target, request.price),
+            labels=labels_by_id,
+            outside=outside_ids,
+            margin=request.margin,
+            margin_from=origin,
+            seed=request.seed,
+            progress=progress,
+            max_cost=request.max_cost,
+            cap=request.cap,
+        )
         stop_if_dry(
-            dry_run, reads=[store, reference, labels, outside], writes=outputs.report, step=step, as_json=as_json
+            dry_run,
+            reads=[store, reference, request.labels, outside],
+            writes=outputs.report,
+            step=step,
+            as_json=as_json,
         )
         if any(planned.meter is not None for planned in step.models):
             paid.agree(step, progress=progress)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from migrate.steps.base import FORCE_REPORTS, MARGIN, PRICE, SEED, PaidOptions, argument, option, parameter
-
-if TYPE_CHECKING:
-    from migrate.steps.base import ModelLike, StoreLike
+from migrate.steps.base import FORCE_REPORTS, MARGIN, PRICE, SEED, PaidOptions, argument, option
 
 
 @dataclass(frozen=True, eq=False)
 class LabelOptions(PaidOptions):
-    """The stores, the model and the labels, as they are named, and what must be retained."""
+    """The stores, the model and the files of labels, and what must be retained."""
 
-    store: StoreLike = field(metadata=argument("The store that `translate` wrote, or its path.", "store"))
+    store: str = field(metadata=argument("The store that `translate` wrote, or its path.", "store"))
     _: KW_ONLY
-    reference: StoreLike = field(
+    reference: str = field(
         metadata=option("Full re-embed to train on, such as `reembed` writes.", "text", metavar="STORE")
     )
-    labels: Mapping[str, str] | Path | str = field(
+    labels: Path = field(
         metadata=option("Labels of documents: JSONL with id and label, or two columns.", "path", metavar="FILE")
     )
-    outside: Sequence[str] | Path | str | None = field(
+    outside: Path | None = field(
         default=None,
         metadata=option(
             "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
@@ -33,7 +28,7 @@ class LabelOptions(PaidOptions):
             metavar="FILE",
         ),
     )
-    target: ModelLike | None = field(
+    target: str | None = field(
         default=None,
         metadata=option("Model to prove the reference with.  [default: the store's own]", "text", metavar="SPEC"),
     )
@@ -41,6 +36,3 @@ class LabelOptions(PaidOptions):
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE_REPORTS)
-    margin_from: str = field(
-        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
-    )

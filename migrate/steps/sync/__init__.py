@@ -9,8 +9,7 @@ from migrate.steps.base import JobStep, function
 from migrate.steps.sync.options import SyncOptions
 
 if TYPE_CHECKING:
-    from migrate.steps.sync.job import Synced as Synced
-    from migrate.steps.sync.job import SyncJob
+    from migrate.steps.sync.job import Synced, SyncJob
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +47,10 @@ class Sync(SyncOptions, JobStep["Synced"]):
         from migrate.steps.sync.job import open_sync
 
         return open_sync(self)
+
+    def execute(self) -> Synced:
+        """Embed what is new or changed, and write the new store anew."""
+        return self.open().execute()
 
 
 sync = function(Sync)
