@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.document import report_of
+from migrate.audit.locations import locations_of
 from migrate.audit.options import BUILD, POOL
 from migrate.audit.step import Audit
 from migrate.cli.dry_run import models_for, stop_if_dry
@@ -19,8 +20,11 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
+from migrate.embedders import special_options
+from migrate.embedders.kinds import split_settings, with_settings
 from migrate.files import free_path
 from migrate.steps.base import text_of
+from migrate.stores.all_true import is_made_from_another
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
@@ -88,8 +92,6 @@ def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: 
 
 def _warned(request: Audit, inputs: AuditInputs) -> AuditInputs:
     """Say what an audit cannot tell, and what models leave unread; return the inputs with notes of that."""
-    from migrate.stores.all_true import is_made_from_another
-
     if inputs.source is None:
         advise("no --source: the audit cannot say whether staying would be better")
     elif inputs.source_embedder is None:
@@ -124,10 +126,6 @@ def _agreed(job: AuditJob, locations: Locations, paid: Spending, store: str) -> 
 
 def _locations_of(request: Audit, inputs: AuditInputs, outputs: Outputs) -> Locations:
     """Return the names for the next command, as they were typed here or are noted in the store."""
-    from migrate.audit.locations import locations_of
-    from migrate.embedders import special_options
-    from migrate.embedders.kinds import split_settings, with_settings
-
     typed = typed_model()
     target = text_of(request.target)
     identity = inputs.embedder.identity

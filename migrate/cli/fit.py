@@ -19,8 +19,16 @@ from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.errors import InputError
 from migrate.files import already_exists, free_path, output_lock, refuse_output
+from migrate.manifest import MANIFEST_NAME, artefact_kind
+from migrate.report.fit import WITHOUT_TEXTS, doubts, fit_blocks
+from migrate.report.terminal import as_text
 from migrate.steps.base import text_of
 from migrate.steps.fit import Fit
+from migrate.steps.fit.inputs import inputs_of, load_views
+from migrate.steps.fit.job import fit_job, request_of
+from migrate.stitch.persistence import load_stitch
+from migrate.stores import open_store
+from migrate.work.remote import refuse_url
 
 if TYPE_CHECKING:
     from migrate.cost.unread import Unread
@@ -35,12 +43,6 @@ def command(
 ) -> None:
     """Learn a map from STORE's vectors to another model's."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    from migrate.manifest import MANIFEST_NAME, artefact_kind
-    from migrate.steps.fit.inputs import inputs_of, load_views
-    from migrate.steps.fit.job import fit_job
-    from migrate.stores import open_store
-    from migrate.work.remote import refuse_url
-
     store, target, seed = str(request.store), str(request.target), request.seed
     log = text_of(request.query_log)
     refuse_missing(store, log, target=target)
@@ -120,9 +122,6 @@ def _fit(job: FitJob, output: Path | str, paid: Spending, *, force: bool) -> Fit
 
 def _finished(request: Fit, inputs: FitInputs, output: Path | str) -> FittedStitch:
     """Return the stitch that the same fit has left before; a UsageError where it is of another one."""
-    from migrate.steps.fit.job import request_of
-    from migrate.stitch.persistence import load_stitch
-
     with suppress(InputError):
         fitted = load_stitch(output)
         if inputs.store.info.has_texts:
@@ -136,8 +135,6 @@ def _finished(request: Fit, inputs: FitInputs, output: Path | str) -> FittedStit
 def _fit_document(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
-    from migrate.report.fit import WITHOUT_TEXTS, doubts
-
     use, confidence = fitted.fallback_use(), fitted.selection.confidence
     content = {**fitted.selection.as_details(), "stitch": str(output), "direction": direction}
     content["fallback"] = None if use is None else asdict(use)
@@ -156,9 +153,6 @@ def _fit_document(
 
 
 def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool, is_new: bool) -> None:
-    from migrate.report.fit import fit_blocks
-    from migrate.report.terminal import as_text
-
     if is_new:
         show(as_text(*fit_blocks(fitted.selection, bare=bare)))
     pairs = fitted.manifest.counts["pairs"]

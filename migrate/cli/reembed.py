@@ -13,10 +13,16 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, stop_if_same
+from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
+from migrate.selection.matches import ASKED_AGAIN, needs_proof
 from migrate.steps.base import text_of
 from migrate.steps.reembed import Reembed
+from migrate.steps.reembed.fill import count_true
+from migrate.steps.reembed.job import FillJob, reembed_job
+from migrate.stores import open_store
+from migrate.stores.registry import output_of
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
@@ -37,10 +43,6 @@ def command(request: Reembed, yes: bool, model: ModelOptions, dry_run: bool, as_
 
 @command_ends()
 def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
-    from migrate.steps.reembed.job import reembed_job
-    from migrate.stores import open_store
-    from migrate.stores.registry import output_of
-
     store, output = str(request.store), str(request.output)
     refuse_overlap(output_of(output).path, *local_paths(store))
     model = models_for(model, dry_run=dry_run)
@@ -75,13 +77,6 @@ def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_
 @command_ends()
 def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Write a store with what the embedding cache has of it, for `backfill` and for `reembed --from-cache`."""
-    from migrate.embedders.cache import cache_of
-    from migrate.selection.matches import ASKED_AGAIN, needs_proof
-    from migrate.steps.reembed.fill import count_true
-    from migrate.steps.reembed.job import FillJob
-    from migrate.stores import open_store
-    from migrate.stores.registry import output_of
-
     store = str(request.store)
     request.check()
     with progress_bar() as progress:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.audit.locations import Locations
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import (
@@ -38,7 +39,11 @@ from migrate.errors import UsageError
 from migrate.files import real_path, refuse_overlap
 from migrate.pipeline import Run
 from migrate.pipeline import job as work
+from migrate.pipeline.job import OUTPUTS
+from migrate.report.fit import candidates_rows, choice_sentence, doubts
+from migrate.report.terminal import table
 from migrate.steps.base import text_of
+from migrate.stores import open_store
 
 if TYPE_CHECKING:
     from migrate.pipeline.job import Migration, RunJob
@@ -57,11 +62,6 @@ def command(
 ) -> int:
     """Fit a stitch, translate STORE, and audit the result."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    from migrate.audit.locations import Locations
-    from migrate.report.fit import candidates_rows, choice_sentence, doubts
-    from migrate.report.terminal import table
-    from migrate.stores import open_store
-
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
     request = replace(
@@ -158,8 +158,6 @@ def _embed_all(job: ReembedJob, outputs: Outputs, paid: Spending, request: Run, 
 
 def _refuse_own(outputs: Outputs, folder: Path) -> None:
     """Make sure that no report has the place of what the run leaves by itself."""
-    from migrate.pipeline.job import OUTPUTS
-
     for path in outputs.report:
         if path.name in OUTPUTS and real_path(path.parent) == real_path(folder):
             raise UsageError(f"--report {path}: the run leaves that by itself; leave it out, or choose another name")

@@ -21,6 +21,7 @@ from migrate.cost.deal import weigh
 from migrate.cost.estimate import dollars
 from migrate.cost.spending import TARGET
 from migrate.embedders import facts_of
+from migrate.embedders.cache import are_cached, cache_of
 from migrate.errors import SpendingError
 from migrate.files import cache_folder, read_file
 from migrate.manifest import today
@@ -162,8 +163,6 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
 
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
     """Return a lookup of documents in the embedding cache; None if there is none, or it would load a model."""
-    from migrate.embedders.cache import are_cached, cache_of
-
     path = model.cache_file
     if not profile.is_api or path is None or not path.is_file():
         return None

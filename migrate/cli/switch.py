@@ -15,7 +15,9 @@ from migrate.cli.next_step import advise_worker
 from migrate.cli.terminal import advise, show_result
 from migrate.errors import UsageError
 from migrate.files import command_ends, real_path
+from migrate.report.switch import forgotten_text, rolled_back_text, switch_document, switched_text, what_is_forgotten
 from migrate.steps.switch import Forget, Rollback, Switch
+from migrate.stores.registry import path_in
 
 if TYPE_CHECKING:
     from migrate.steps.switch.job import Dropped, Switched
@@ -25,8 +27,6 @@ _Done = TypeVar("_Done", bound="Switched | Dropped")
 
 def command(request: Switch, dry_run: bool, as_json: bool) -> None:
     """Put the store NEW in the place of OLD."""
-    from migrate.report.switch import switched_text
-
     if dry_run:
         planned = request.open().done
         stop_if_dry(
@@ -49,8 +49,6 @@ def command(request: Switch, dry_run: bool, as_json: bool) -> None:
 
 def _folder_under_shell(done: Switched) -> str | None:
     """Return the path at which the shell was, where the switch has moved its folder, so that `.` is another store."""
-    from migrate.stores.registry import path_in
-
     old, replaced = path_in(done.old), path_in(done.aside)
     if old is None or replaced is None:
         return None
@@ -62,8 +60,6 @@ def _folder_under_shell(done: Switched) -> str | None:
 @command_ends()
 def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
     """Undo a switch: put the old store back in its place."""
-    from migrate.report.switch import rolled_back_text
-
     if dry_run:
         planned = request.open().done
         stop_if_dry(
@@ -78,8 +74,6 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
 @command_ends()
 def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete the old store after a switch, or a field."""
-    from migrate.report.switch import forgotten_text, what_is_forgotten
-
     deleted = what_is_forgotten(request.open().done)
     if dry_run:
         stop_if_dry(dry_run, reads=[request.old], writes=[f"{deleted}, which is deleted"], as_json=as_json)
@@ -91,6 +85,4 @@ def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
 
 
 def _show(kind: str, done: _Done, text: Callable[[_Done], str], *, as_json: bool) -> None:
-    from migrate.report.switch import switch_document
-
     show_result(switch_document(kind, done), lambda: text(done), as_json=as_json)

@@ -9,18 +9,17 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cli.verdict import load_model_of
+from migrate.cost.unread import count_unread
+from migrate.embedders.abilities import loaded_profile
+from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
 from migrate.steps.sync import Sync
+from migrate.steps.sync.job import check_pair, sync_job
+from migrate.stores import open_store
 
 
 def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_json: bool) -> None:
     """Bring NEW, translated from OLD, up to date with OLD."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    from migrate.cost.unread import count_unread
-    from migrate.embedders.abilities import loaded_profile
-    from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
-    from migrate.steps.sync.job import check_pair, sync_job
-    from migrate.stores import open_store
-
     old, new = str(request.old), str(request.new)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:

@@ -21,11 +21,19 @@ from migrate.cli.options import ModelOptions
 from migrate.cli.spending import Spending, with_views
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
+from migrate.cost.spending import VIEW
+from migrate.embedders import is_spec_of
+from migrate.embedders.kinds import split_spec
 from migrate.errors import UsageError
 from migrate.files import command_ends
+from migrate.report.terminal import wrap
 from migrate.steps.base import text_of
 from migrate.steps.translate import Translate
+from migrate.steps.translate.choice import why_unsure
+from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
 from migrate.steps.translate.options import Announce
+from migrate.stitch.persistence import load_stitch, stitch_folder
+from migrate.stores import open_store
 
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
@@ -55,8 +63,6 @@ class _Reporter:
         self.paid.agree_on([target], progress=self.progress)
 
     def choice(self, choice: Choice, target: PlannedModel) -> None:
-        from migrate.steps.translate.choice import why_unsure
-
         if self.policy is None and choice.policy == "random":
             advise(f"note: {why_unsure(self.fitted)}; the documents to embed are drawn at random")
         if target.meter is not None:
@@ -74,8 +80,6 @@ class _Reporter:
 
 def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, model: ModelOptions) -> Embedder:
     """The model that a stitch leads to, or the one that was named for it."""
-    from migrate.embedders import is_spec_of
-
     recorded = fitted.manifest.model
     file = None if recorded is None else file_of(recorded)
     if spec is None and (recorded is None or file is not None):
@@ -97,11 +101,6 @@ def command(request: Translate, yes: bool, model: ModelOptions, dry_run: bool, a
 @command_ends()
 def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
-    from migrate.cost.spending import VIEW
-    from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
-    from migrate.stitch.persistence import load_stitch, stitch_folder
-    from migrate.stores import open_store
-
     request.check()
     store, stitch, named = str(request.store), str(request.stitch), text_of(request.target)
     refuse_missing(store, stitch, target=named)
@@ -158,8 +157,6 @@ def _advise_audit(
 
 def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
     """`--source`, with `--source-model` where only the stitch says it; not of a model that an audit cannot load."""
-    from migrate.embedders.kinds import split_spec
-
     has_model = manifest is not None and manifest.model is not None
     if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
         return [] if has_model else ["--source", store]
@@ -168,8 +165,6 @@ def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest
 
 
 def _show(done: Translation, store: Store) -> None:
-    from migrate.report.terminal import wrap
-
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{done.path}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from migrate.audit.bounds import FEWEST_QUERIES
+from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.check.already import is_embedded_by, is_recorded_of
+from migrate.check.facts import check_revision
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import OLD, advise_switch, command_line, file_of, is_out_of_sight
 from migrate.cli.outputs import summary_text, write_reports
 from migrate.cli.terminal import PROGRAM, advise, show, show_json
 from migrate.display import counted
+from migrate.embedders import is_spec_of
+from migrate.embedders.base import BUILT_WITH
+from migrate.embedders.kinds import kind_of, runs_code, with_settings
 from migrate.errors import InputError, RemoteError, UsageError
+from migrate.report.audit_sections import audit_sections
+from migrate.report.page import report_page
+from migrate.report.suite import audit_suite
+from migrate.report.terminal import report_text
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
@@ -29,9 +40,6 @@ EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options: ModelOptions) -> Embedder:
     """The model that was named, or the one in the store's manifest with the prefixes it was used with."""
-    from migrate.check.facts import check_revision
-    from migrate.embedders import is_spec_of
-
     recorded = store.info.manifest.model if store.info.manifest else None
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
@@ -67,9 +75,6 @@ def source_model_of(store: Store, spec: str | None, model: ModelOptions) -> Embe
 
 def _advice(spec: Embedder | str, dim: int, flag: str) -> str:
     """Return what to do where a model gives other dimensions than it is recorded to: a server may give fewer."""
-    from migrate.embedders.base import BUILT_WITH
-    from migrate.embedders.kinds import kind_of, with_settings
-
     kind = kind_of(str(spec))
     if kind is None or not kind.takes_dimensions:
         return BUILT_WITH
@@ -78,8 +83,6 @@ def _advice(spec: Embedder | str, dim: int, flag: str) -> str:
 
 def refuse_recorded_code(model: ModelIdentity, path: Path | str, flag: str) -> None:
     """Make sure that what an artefact remembers of its model does not decide which code runs here."""
-    from migrate.embedders.kinds import runs_code
-
     if runs_code(model.spec):
         raise UsageError(
             f"{path}: its model is {model.spec}, whose code does not run just because a file names it; if you trust "
@@ -91,11 +94,6 @@ def show_report(
     report: AuditReport, outputs: Outputs, *, page: Path | None, as_json: bool, verbose: bool, force: bool
 ) -> int:
     """Print the report, write it where it is wanted, and return its exit code; `page` is where it is shown."""
-    from migrate.report.audit_sections import audit_sections
-    from migrate.report.page import report_page
-    from migrate.report.suite import audit_suite
-    from migrate.report.terminal import report_text
-
     sections = audit_sections(report)
     # First of all: a disk that is full must not keep the verdict from who waited for it.
     # And a terminal that is gone must not keep the files from him.
@@ -116,8 +114,6 @@ def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:
 
     `reembed` are the arguments of a full re-embed. Returns whether it is.
     """
-    from migrate.audit.verdict import FEWEST_DOCUMENTS
-
     count = store.info.count
     if count >= FEWEST_DOCUMENTS:
         return False
@@ -131,8 +127,6 @@ def warn_of_few(store: Store, reembed: Sequence[str]) -> bool:
 
 def warn_of_few_queries(query_set: QuerySet) -> None:
     """Say before anything is embedded where there are too few queries for any verdict."""
-    from migrate.audit.bounds import FEWEST_QUERIES
-
     count = len(query_set.distinct)
     if count < FEWEST_QUERIES:
         advise(
@@ -146,8 +140,6 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
 
     Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
     """
-    from migrate.check.already import is_embedded_by, is_recorded_of
-
     if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
         return
     if paid is not None:
