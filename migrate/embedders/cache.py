@@ -142,7 +142,7 @@ class CacheFile(OwnDatabase):
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class ChosenBy:
     """Reason to embed texts: `key` names the queries that chose them, None where chance or the whole collection did.
 
     `queries` has their digests, `UNKNOWN_QUERY` where nobody can name them.
@@ -152,10 +152,10 @@ class Provenance:
     queries: frozenset[str]
 
 
-UNCHOSEN = Provenance(None, frozenset())
+UNCHOSEN = ChosenBy(None, frozenset())
 """Of texts that chance or the whole collection chose, and of queries."""
 
-UNEXPLAINED = Provenance(b"", frozenset({UNKNOWN_QUERY}))
+UNEXPLAINED = ChosenBy(b"", frozenset({UNKNOWN_QUERY}))
 """Of texts that are embedded without a word on their choice nobody knows why they were."""
 
 
@@ -182,7 +182,7 @@ class CachedEmbedder(WrappedEmbedder):
         path: Path,
         *,
         keeps: bool = True,
-        provenance: Provenance = UNEXPLAINED,
+        provenance: ChosenBy = UNEXPLAINED,
         run: _Run | None = None,
     ) -> None:
         super().__init__(embedder)
@@ -196,7 +196,7 @@ class CachedEmbedder(WrappedEmbedder):
         """Another embedder behind the same cache: whoever holds this one sees what a metered copy embeds."""
         return CachedEmbedder(embedder, self.path, keeps=self.keeps, provenance=self.provenance, run=self._run)
 
-    def with_provenance(self, provenance: Provenance) -> CachedEmbedder:
+    def with_provenance(self, provenance: ChosenBy) -> CachedEmbedder:
         """Return the same embedder for texts of another choice."""
         return CachedEmbedder(self.embedder, self.path, keeps=self.keeps, provenance=provenance, run=self._run)
 
@@ -330,4 +330,4 @@ def with_choosers(embedder: Embedder, queries: Collection[str], *, group: str | 
     if not queries:
         return cache.with_provenance(UNCHOSEN)
     named = "\n".join(sorted(queries)) if group is None else f"group {group}"
-    return cache.with_provenance(Provenance(hashlib.sha256(named.encode()).digest(), frozenset(queries)))
+    return cache.with_provenance(ChosenBy(hashlib.sha256(named.encode()).digest(), frozenset(queries)))
