@@ -77,6 +77,7 @@ HOMES = {
         "stitch/text_reader",
     ],
     "tokenizers": ["embedders/sentence_transformers", "embedders/tokens", "stitch/text_reader"],
+    "rank_bm25": ["search/bm25"],
     "langchain_core": ["check/guard/", "embedders/langchain", "langchain.py", "live/langchain"],
     "llama_index": ["check/guard/", "live/llamaindex"],
     "langchain_text_splitters": ["lab/embed/chunking"],

@@ -7,8 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +16,8 @@ from migrate.hashes import Hashes, HashIndex, grown, hashes_of
 from migrate.search.runs import DEPTH, BestDocuments, Rankings
 from migrate.vectors import Query
 
-_K1 = 1.5
-"""How soon a word that comes again in a text adds little."""
-
-_B = 0.75
-"""How much the length of a text counts."""
-
-_COMMON = 0.25
-"""Weight of a word in more than half of the texts, in units of the mean weight."""
-
-_WORDS_AT_ONCE = 1 << 16
+if TYPE_CHECKING:
+    from rank_bm25 import BM25Okapi
 
 _MOST_TEXTS, _MOST_WORDS = 16_384, 1 << 20
 """A block of texts ends where it has so many of them, or of words."""
@@ -44,7 +35,7 @@ def words(text: str) -> list[str]:
 def bm25_run(
     texts: Iterable[str], queries: Sequence[Query], *, names_of: Callable[[range], Sequence[str]], depth: int = DEPTH
 ) -> Rankings:
-    """Rank by Okapi BM25, as rank-bm25 does by default; a document sharing no word is not ranked.
+    """Rank by Okapi BM25 (rank-bm25's defaults, k1 = 1.5, b = 0.75); a document sharing no word is not ranked.
 
     Texts are read once and not kept. `names_of` says which documents a range of them are of; a document ranks by the
     best of its texts.
@@ -52,12 +43,10 @@ def bm25_run(
     words_of = [words(query.text) for query in queries]
     corpus = _Corpus(texts, dict.fromkeys(chain.from_iterable(words_of)))
     best = [BestDocuments((), np.empty(0)) for _ in queries]
-    if corpus.words:
-        weights = corpus.term_weights()
-        mean_length = corpus.words / corpus.count
-        terms_of = [[corpus.number_of[word] for word in query_words] for query_words in words_of]
+    if corpus.words:  # rank-bm25 divides by the mean length
+        index, terms_of = corpus.index(), [[corpus.number_of[word] for word in query_words] for query_words in words_of]
         for rows, postings in corpus.blocks:
-            block = _Block.of(postings, weights, mean_length, names_of(rows))
+            block = _Block.of(postings, index, list(corpus.number_of), names_of(rows))
             best = [block.joined(documents, terms, depth) for documents, terms in zip(best, terms_of, strict=True)]
     return Rankings({query.id: tuple(documents.keys) for query, documents in zip(queries, best, strict=True)})
 
@@ -106,23 +95,41 @@ class _Corpus:
         self.blocks.append((range(self.count, self.count + len(lengths)), postings))
         self.count, self.words = self.count + len(lengths), self.words + len(hashes)
 
-    def term_weights(self) -> NDArray[np.float64]:
-        """Return the weight of each word of the queries, (w,): its inverse document frequency.
+    def items(self) -> Iterator[tuple[str | int, int]]:
+        """Yield in how many texts each word is, in the order in which they first came; others by their number."""
+        word_of = dict(zip(self._vocabulary.find(hashes_of(self.number_of)).tolist(), self.number_of, strict=True))
+        for start in range(0, len(self._vocabulary), 1 << 16):
+            counts = self._texts_with[: len(self._vocabulary)][start : start + (1 << 16)].tolist()
+            yield from ((word_of.get(number, number), count) for number, count in enumerate(counts, start))
 
-        A word in more than half of the texts, whose frequency would count against them, weighs a part of the mean over
-        all words.
-        """
-        total, weights, counts = 0.0, np.zeros(len(self.number_of)), self._texts_with[: len(self._vocabulary)]
-        numbers = self._vocabulary.find(hashes_of(self.number_of))
-        for start in range(0, len(counts), _WORDS_AT_ONCE):
-            block = counts[start : start + _WORDS_AT_ONCE]
-            frequencies, place = np.unique(block, return_inverse=True)
-            logs = [log(self.count - texts + 0.5) - log(texts + 0.5) for texts in frequencies.tolist()]
-            inverse = np.array(logs)[place]
-            total = float(np.cumsum(np.append(total, inverse))[-1])  # one after the other, as rank-bm25 adds them
-            is_here = (numbers >= start) & (numbers < start + len(block))
-            weights[is_here] = inverse[numbers[is_here] - start]
-        return np.where(weights < 0, _COMMON * (total / len(counts)), weights)
+    def index(self) -> BM25Okapi:
+        """Return rank-bm25's index of the texts without what it has of each; there is a word in some."""
+        from rank_bm25 import BM25Okapi
+
+        class CorpusIndex(BM25Okapi):  # type: ignore[misc]
+            def _initialize(self, corpus: _Corpus) -> _Corpus:
+                self.corpus_size, self.avgdl = corpus.count, corpus.words / corpus.count
+                self.idf = _TermWeights(len(corpus._vocabulary))
+                return corpus  # of which the weights of words are made
+
+        index = CorpusIndex(self)
+        self._vocabulary, self._texts_with = HashIndex(), np.zeros(0, np.uint32)  # which are large
+        return index
+
+
+class _TermWeights(dict[str | int, float]):
+    """The weights of the words of queries; those of all others, of `count` words, are forgotten."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __setitem__(self, word: str | int, weight: float) -> None:
+        if isinstance(word, str):
+            super().__setitem__(word, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +146,15 @@ class _Block:
     weights: NDArray[np.float64]
 
     @classmethod
-    def of(
-        cls, postings: _Postings, term_weights: NDArray[np.float64], mean_length: float, names: Sequence[str]
-    ) -> _Block:
+    def of(cls, postings: _Postings, index: BM25Okapi, query_words: Sequence[str], names: Sequence[str]) -> _Block:
         """Return a block by the arithmetic of rank-bm25, step by step, so that the scores are the same."""
-        lengths = _K1 * (1 - _B + _B * postings.lengths.astype(np.int64) / mean_length)
+        lengths = index.k1 * (1 - index.b + index.b * postings.lengths.astype(np.int64) / index.avgdl)
         order = np.argsort(postings.terms, kind="stable")
         rows = np.repeat(np.arange(len(lengths)), postings.widths)[order]
         terms, times = postings.terms[order].astype(np.int64), postings.times[order].astype(np.int64)
-        weights = term_weights[terms] * (times * (_K1 + 1) / (times + lengths[rows]))
-        ends = np.searchsorted(terms, np.arange(len(term_weights) + 1)).tolist()
+        idf = np.array([index.idf.get(word, 0.0) for word in query_words])
+        weights = idf[terms] * (times * (index.k1 + 1) / (times + lengths[rows]))
+        ends = np.searchsorted(terms, np.arange(len(query_words) + 1)).tolist()
         return cls(names, len(names) - len(set(names)), ends, rows, weights)
 
     def joined(self, best: BestDocuments, terms: Sequence[int], depth: int) -> BestDocuments:

@@ -49,12 +49,11 @@ def test_the_ranking_is_that_of_rank_bm25(depth, block, texts, queries, monkeypa
 @pytest.mark.parametrize("most", [1, 40, 10_000])
 def test_scores_are_those_of_rank_bm25_to_the_last_bit(most, texts, queries, monkeypatch):
     monkeypatch.setattr(bm25, "_MOST_WORDS", most)
-    monkeypatch.setattr(bm25, "_WORDS_AT_ONCE", most)
     corpus = bm25._Corpus(texts, [*WORDS, "the", "of"])
-    weights, found = corpus.term_weights(), np.zeros((len(queries), len(texts)))
+    index, found = corpus.index(), np.zeros((len(queries), len(texts)))
     for rows, postings in corpus.blocks:
         names = [str(row) for row in rows]
-        block = bm25._Block.of(postings, weights, corpus.words / corpus.count, names)
+        block = bm25._Block.of(postings, index, list(corpus.number_of), names)
         for number, query in enumerate(queries):
             terms = [corpus.number_of[word] for word in words(query.text)]
             best = block.joined(bm25.BestDocuments((), np.empty(0)), terms, len(texts))
