@@ -104,7 +104,7 @@ def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options
 
 def audit(*arguments, **options):
     step = asked(*arguments, **options)
-    return run_audit(step, step.inputs)
+    return run_audit(step.open().inputs)
 
 
 def shown(report):
