@@ -229,12 +229,17 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_option_is_explained_in_one_section_of_the_help_and_read_from_the_environment(name, lead_migrate):
+def test_every_option_is_explained_in_one_section_of_the_help_and_read_from_the_environment(
+    name, lead_migrate, monkeypatch
+):
+    context = LEAVES[name].make_context(name, [], resilient_parsing=True)
     options = [p for p in LEAVES[name].params if isinstance(p, click.Option) and not p.hidden]
     flags = [next(text for text in option.opts if text.startswith("--")) for option in options]
     for option, flag in zip(options, flags, strict=True):
         assert option.help, flag
-        assert option.envvar == "LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper()
+        with monkeypatch.context() as environment:
+            environment.setenv("LEAD_MIGRATE_" + flag[2:].replace("-", "_").upper(), "1")
+            assert option.value_from_envvar(context)
     described = lead_migrate(f"{name} --help-all").out.partition("\n\n  Example:")[0]
     assert "RANGE" not in described and "<=x" not in described
     titles = re.findall(r"^(\w.*):$", described, re.MULTILINE)
