@@ -367,6 +367,7 @@ def audit_in(document: Mapping[str, Any]) -> ReportedAudit:
     shown = {field.name: document[field.name] for field in fields(ReportedAudit) if field.name in document}
     audit = typed(ReportedAudit, _as_measured(shown, measured))
     _check_arms(audit)
+    _check_options(audit)
     _check_bounds(audit)
     _check_diagnostics(audit)
     order = [arm.name for arm in audit.arms]
@@ -424,6 +425,16 @@ def _check_arms(audit: ReportedAudit) -> None:
         raise MalformedError(f"'family' has no {audit.plan.name!r}")
 
 
+def _check_options(audit: ReportedAudit) -> None:
+    """Make sure that the ways to go on that every audit has are there."""
+    retained = {option.name: option.retention for option in audit.options}
+    for name in (FULL, TRANSLATED):
+        if name not in retained:
+            raise MalformedError(f"'options' has no {name!r}")
+    if not retained[FULL].is_known:  # charts are scaled by it
+        raise MalformedError(f"'options' has no retention of {FULL!r}")
+
+
 def _check_scores(arm: ReportedArm, count: int) -> None:
     """Make sure that there is a score of each query, by each measure, and that their means are those that are shown."""
     for measure, scores in arm.per_query.items():
@@ -465,6 +476,8 @@ def _check_diagnostics(audit: ReportedAudit) -> None:
         return
     if not audit.calibration.thresholds:
         raise MalformedError("'calibration.thresholds' is empty")
+    if not audit.calibration.histograms:
+        raise MalformedError("'calibration.histograms' is empty")
     for name, histogram in audit.calibration.histograms.items():
         if not histogram.counts or len(histogram.edges) != len(histogram.counts) + 1:
             raise MalformedError(f"'calibration.histograms.{name}' has {len(histogram.edges)} edges")

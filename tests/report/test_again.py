@@ -147,6 +147,8 @@ def test_a_report_with_an_odd_part_is_refused_or_shown(kind, results):
         ("'verdict.retention' is missing", ("verdict", "retention"), ...),
         ("a number of nan", ("verdict", "margin"), float("nan")),
         ("'family' has no 'two-stage 7'", ("plan", "name"), "two-stage 7"),
+        ("'options' has no 'full re-embed'", ("options",), []),
+        ("'calibration.histograms' is empty", ("calibration", "histograms"), {}),
     ],
 )
 def test_a_report_without_a_part_that_is_shown_is_refused(part, path, value, results):
