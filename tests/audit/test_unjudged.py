@@ -217,7 +217,7 @@ def test_a_provisional_verdict_is_never_read_as_a_full_one(scale, outcome, tmp_p
     mark = "❌" if outcome == "NOT SAFE" else "⚠️"
     heading = f"## {mark} lead-migrate: `{report.locations.translated}`: {outcome} (p"
     assert audit_suite(report_of(report)).markdown.startswith(heading)
-    assert repr(report).startswith(f"<AuditReport {outcome} (provisional: ")
+    assert repr(report_of(report)).startswith(f"<AuditReport {outcome} (provisional: ")
 
 
 @pytest.mark.parametrize(

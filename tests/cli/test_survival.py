@@ -242,7 +242,7 @@ def test_a_verdict_is_told_before_a_page_that_cannot_be_written(here, monkeypatc
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("migrate.report.page.report_page", full)
+    monkeypatch.setattr("migrate.cli.verdict.report_page", full)
     told = lead_migrate("audit new --reference build --judged judged --report page.html --quiet", code=5)
     assert "SAFE" in told.out or "INCONCLUSIVE" in told.out
     assert "No space left on device" in told.err and not Path("page.html").exists()
