@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import migrate
+from migrate.audit.audit import run_audit
+from migrate.audit.document import report_of
+from migrate.audit.step import Audit
 from migrate.embedders import load_embedder
 from migrate.errors import InputError, StitchError, StoreError, UsageError, VectorError
 from migrate.stores import open_store
@@ -458,12 +461,12 @@ def test_audit_and_switch_take_a_finished_store(old, fitted, table, beir, tmp_pa
     translate = migrate.batch(fitted)
     translate.finish(old, written(tmp_path / "made", translate(table)), f"parquet:{tmp_path / 'new'}")
     migrate.reembed(old, "tfidf:24", tmp_path / "full")
-    report = migrate.audit(tmp_path / "new", tmp_path / "full", judged=beir, source=old)
+    result = run_audit(Audit(tmp_path / "new", tmp_path / "full", judged=beir, source=old).open().inputs)
     kept = migrate.Bounds(0.99, 0.97, 1.0)
     verdict = dataclasses.replace(
-        report.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=()
+        result.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=()
     )
-    safe = dataclasses.replace(report, verdict=verdict, findings=())
+    safe = report_of(dataclasses.replace(result, verdict=verdict, findings=()))
     current = tmp_path / "current"
     migrate.reembed(old, "tfidf:32", f"parquet:{current}")
     assert migrate.switch(current, tmp_path / "new", safe).proven

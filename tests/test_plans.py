@@ -8,6 +8,7 @@ import pytest
 from openai_server import OpenAIServer
 
 import migrate
+from migrate.audit.audit import run_audit
 from migrate.audit.recommendation import options_of
 from migrate.audit.step import Audit
 from migrate.cli.main import leaf_commands
@@ -209,13 +210,13 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
 ):
     fitted = Fit(store, load(cache), **RIDGE).run()
     migrate.translate(store, fitted, tmp_path / "new")
-    report = migrate.audit(tmp_path / "new", reference, target=load(cache), judged=beir)
+    result = run_audit(Audit(tmp_path / "new", reference, target=load(cache), judged=beir).open().inputs)
     full, new = (
-        next(option for option in options_of(report) if option.name == name) for name in ("full re-embed", "translated")
+        next(option for option in options_of(result) if option.name == name) for name in ("full re-embed", "translated")
     )
     left = Reembed(store, load(cache), tmp_path / "reference").estimate()
     left_usd = left.usd - sum(model.again_tokens for model in left.models) * 0.02 / 1e6  # those prove the model
-    assert report.reference_at is None and new.usd_left == 0
+    assert result.reference_at is None and new.usd_left == 0
     assert full.usd_left == pytest.approx(left_usd if cache else full.usd)
     assert (full.usd_left == 0) == (cache is not None) and full.usd > 0
 

@@ -67,11 +67,15 @@ class NamedField:
         """Raise UsageError if the field cannot be dropped: it was not added, nor was another added beside it."""
         self._fields().refuse_drop(self.name)
 
-    def drop(self) -> None:
-        """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
+    def discard_dropped(self) -> None:
+        """Remove what a killed `drop` has left: the column may be gone, and its folder not."""
         fields = fields_of(self.store)
         if fields is not None:
-            fields.discard_dropped()  # the column may be gone, and its folder not
+            fields.discard_dropped()
+
+    def drop(self) -> None:
+        """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
+        self.discard_dropped()
         self._fields().drop(self.name)
         request = running()
         if request is not None:

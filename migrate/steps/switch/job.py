@@ -147,6 +147,7 @@ def plan_rollback(store: StoreLike) -> Trade[Switched]:
 def plan_forget(store: StoreLike) -> Trade[Switched] | Trade[Dropped]:
     """Find what is to be forgotten: a field that the location names, else the old store of a switch."""
     if (field := _field_of(store)) is not None:
+        field.discard_dropped()  # before it is refused as one that is gone
         field.refuse_drop()
         return Trade(Dropped(field.location), field.drop)
     exchange, record = exchange_of(store)
