@@ -50,7 +50,7 @@ _COPY_REST: Final = 20.0
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _Resources:
     """Opened parts of a searcher: the state that it shares, its counts, the model, and the old store beside."""
 
     state: LiveState
@@ -118,7 +118,7 @@ class LiveSearcher:
         state = LiveState(state_path(store))
         counts = Counts(state, budget=self.limits.budget, sampled=self.limits.sampled)
         vectors = LiveVectors(embedder, memory_bytes=self.limits.memory_bytes, count=counts.add)
-        self._opened = _Opened(state, counts, vectors)
+        self._opened = _Resources(state, counts, vectors)
         try:
             self.generation = self._opened_now()
             if old is not None or old_model is not None:
