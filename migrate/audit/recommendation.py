@@ -270,7 +270,7 @@ class _Advice:
     def _at_hand(remaining: str) -> str:
         """Return why `live` cannot serve what ranks again."""
         amount = f" ({remaining})" if remaining else ""
-        return f"; the model's vectors are all at hand, so a full re-embed{amount} is as good"
+        return f"; all true vectors are already available, so a full re-embed{amount} is as good"
 
     def _full_lead(self, more: str) -> str:
         if self.verdict.observations.lacks_documents:

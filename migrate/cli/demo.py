@@ -96,8 +96,8 @@ def command(
     pool = done.report.audit.pool
     if pool is not None and pool.exact:
         advise(
-            f"3. the proof: {len(corpus.queries):,} queries, {pool.depth} documents deep and more, reach all of so "
-            "small a store, which `run` would embed in full",
+            f"3. the proof: in a store this small, {len(corpus.queries):,} queries at depth {pool.depth} touch every "
+            "document; `run` would embed it in full",
         )
     show(summary_text(done.report, page), verdict=True)
     if verbose:

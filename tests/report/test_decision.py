@@ -152,14 +152,14 @@ def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
     locations = replace(PLACES, can_serve=False)
     found = recommend(report(two_stage=SURE, locations=locations))
     assert found.headline.startswith(
-        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); the model's "
-        "vectors are all at hand, so a full re-embed ($100.00) is as good"
+        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); "
+        "all true vectors are already available, so a full re-embed ($100.00) is as good"
     )
     assert (found.plan, found.command[0], found.left_usd) == (TWO_STAGE, "reembed", 100.0)
     both = replace(arm("together 50", 10.0), reranking=report(two_stage=SURE).arm(TWO_STAGE).reranking)
     made = report(locations=replace(locations, old_model="tfidf:8"))
     found = recommend(replace(made, arms=(*made.arms, both), family={"together 50": SURE}, plan="together 50"))
-    assert "; the model's vectors are all at hand, so a full re-embed ($100.00) is as good; " in found.headline
+    assert "; all true vectors are already available, so a full re-embed ($100.00) is as good; " in found.headline
     assert (found.plan, found.command[0], found.serving) == ("together 50", "reembed", ())
 
 
