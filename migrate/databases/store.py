@@ -58,7 +58,13 @@ class DatabaseStore(UpdatableStore):
                     f"{location}: the field {rows.vector} is being written, or that broke off; the same `translate` "
                     "goes on with it"
                 )
-            info = replace(rows.describe(), location=location)
+            info = replace(
+                rows.describe(),
+                location=location,
+                opened_as=driver.opened_as,
+                without_vector=rows.without_vector,
+                is_copy=rows.is_copy,
+            )
             self.export = RowExport(rows, replace(info, manifest=rows.companions.manifest()))
             self._ordered = OrderedRows(self.export)
             self._search = rows.search
@@ -68,9 +74,6 @@ class DatabaseStore(UpdatableStore):
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
         self.collection = driver.name
-        self.opened_as = driver.opened_as
-        self.without_vector = rows.without_vector
-        self.is_copy = rows.is_copy
         self.notices_vectors = rows.notices_vectors
         self._texts: str | None = None
 

@@ -181,7 +181,7 @@ class Generation:
     def is_behind(self) -> bool:
         """Tell if it answers from a copy of a database that was written to since."""
         try:
-            return self.store.is_copy and not self.store.is_as_opened()
+            return self.store.info.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
@@ -265,7 +265,7 @@ def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
 
 def is_in_memory(store: Store) -> bool:
     """Return whether an opened store answers alike whatever comes to its location."""
-    return as_files(store) is not None or store.is_copy
+    return as_files(store) is not None or store.info.is_copy
 
 
 def confidence_of(store: Store) -> Vectors | None:

@@ -39,6 +39,11 @@ class StoreInfo:
     (`IndexIDMap2(IndexFlatL2)`), or the element type of an array. `exact` says whether the vectors read back are the
     ones that were added; `notes` are sentences for a person; `details` are the facts of the kind (file names and
     sizes, `factory`, `nlist`, `hnsw_m` ...).
+
+    `opened_as` are the table and options that the manifest of a copy has, so that it is opened as this store was.
+    `without_vector` counts records that have no vector, and so are no documents here. `unread_by_row` are the names of
+    files beside it with an entry for each row, which are not read; a store of its kind gets copies. `is_copy` is True
+    if a copy is read and searched that was made when it was opened: nothing of later is found in it.
     """
 
     location: str
@@ -52,6 +57,10 @@ class StoreInfo:
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, str | int] = field(default_factory=dict)
+    opened_as: str | None = None
+    without_vector: int = 0
+    unread_by_row: tuple[str, ...] = ()
+    is_copy: bool = False
 
     @property
     def name(self) -> str:
@@ -173,16 +182,6 @@ class Store(ABC):
     """
 
     info: StoreInfo
-    opened_as: str | None = None
-    """The table and options that the manifest of a copy has, so that it is opened as this store was."""
-
-    notices_vectors: bool = True
-    """True if `check_unchanged` notices every vector that changed; if not, only those of a sample."""
-
-    without_vector: int = 0
-    """Records that have no vector, and so are no documents here."""
-    is_copy: bool = False
-    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
     searches: bool = False
     """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
 
@@ -204,11 +203,6 @@ class Store(ABC):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
 
-    @property
-    def unread_by_row(self) -> tuple[str, ...]:
-        """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
-        return ()
-
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""
         return list(self.get(np.asarray(rows, np.int64)).ids)
@@ -221,11 +215,6 @@ class Store(ABC):
     def folder(self) -> Path | None:
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
-
-    @property
-    def model_folder(self) -> Path | None:
-        """The folder with the state of the store's model, if that has one."""
-        return self.folder
 
     def successor(self, ending: str) -> str | None:
         """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
@@ -308,12 +297,6 @@ class Store(ABC):
         texts = self._texts_sha256() if info.has_texts else None
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
-    def difference(self, earlier: Snapshot) -> str | None:
-        """Return what tells it from the store of a snapshot; it is read only where their versions differ."""
-        if self.notices_vectors and earlier.versions and self._versions() == earlier.versions:
-            return None
-        return self.snapshot().difference(earlier.fingerprint)
-
     def _texts_sha256(self) -> str:
         """Return a hash of all texts; reads them."""
         return texts_sha256((document.id, document.text) for document in self.documents())
@@ -332,9 +315,6 @@ class Store(ABC):
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True
-
-    def refresh(self) -> None:
-        """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.

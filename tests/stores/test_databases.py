@@ -82,7 +82,7 @@ def test_reading_leaves_every_file_as_it_is_and_no_copy(kind, tmp_path):
     list(store.scan()), list(store.documents()), store.snapshot()
     assert files_of(tmp_path / "old") == before
     copies = list((tmp_path / "cache" / "lead-migrate").glob("copies/*"))
-    assert len(copies) == store.is_copy == (kind != "lancedb")
+    assert len(copies) == store.info.is_copy == (kind != "lancedb")
     del store
     assert not any(copy.exists() for copy in copies)
 

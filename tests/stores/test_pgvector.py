@@ -151,7 +151,7 @@ def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
 
 def test_all_columns_of_an_awkward_table_go_through(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
-    assert (source.info.count, source.info.dim, source.without_vector) == (108, DIM, 12)
+    assert (source.info.count, source.info.dim, source.info.without_vector) == (108, DIM, 12)
     new, vectors, _ = written(source, f"{awkward}_new.embedding", 9)
     assert new.info.dim == 9
     assert np.array_equal(read_all(new.scan()).vectors, vectors)

@@ -157,7 +157,12 @@ class FaissStore(RowFileStore):
         file_notes = notes_beside(index, self.source.by_row, files)
         files += self.source.by_row
         info = _describe(path, file, self.source, labels)
-        self.info = replace(info, manifest=manifest, notes=(*info.notes, *file_notes, *foreign))
+        self.info = replace(
+            info,
+            manifest=manifest,
+            notes=(*info.notes, *file_notes, *foreign),
+            unread_by_row=tuple(file.name for file in self.source.by_row),
+        )
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
     @property
