@@ -174,6 +174,39 @@ class Hits:
     scores: NDArray[Any]
 
 
+class StoreSearcher(ABC):
+    """The search of a store, of which `info` are the facts; several threads may search at once."""
+
+    info: StoreInfo
+    has_own_index: bool = True
+    """True if it may find other documents than exact search does."""
+
+    @abstractmethod
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Return the nearest `k` documents of each query, or as many as there are.
+
+        The queries, (q, dim), float32, are of the model that the store's vectors are of. `where` says which documents
+        may be among them: as the kind's own client says it, or, for SQL, FAISS or none, as a mapping of metadata to the
+        values that they must have; None for any.
+
+        Raises a UsageError where the kind does not know the filter, a VectorError for queries of another dimension, and
+        a StoreError or a RemoteError where the store or its server is gone.
+        """
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The setting of how far the index looks for each query; None for one that has no such setting."""
+        return None
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search as any client of the store does: by its index as it is stored, whatever that misses.
+
+        `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too
+        few, this does not; otherwise it is the same.
+        """
+        return self.search(queries, k)
+
+
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -182,8 +215,6 @@ class Store(ABC):
     """
 
     info: StoreInfo
-    searches: bool = False
-    """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -244,40 +275,10 @@ class Store(ABC):
         """Hold what the manifest has a hash of against it; the names of these. Kinds without hashes have none."""
         return ()
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
+    def searcher(self) -> StoreSearcher | None:
+        """Return the search of the store's own, which holds what its first search reads; None where it has none.
 
-        The queries, (q, dim), float32, are of the model that the store's vectors are of. `where` says which documents
-        may be among them: as the kind's own client says it, or, for SQL, FAISS or none, as a mapping of metadata to the
-        values that they must have; None for any.
-
-        Raises a UsageError where the kind does not know the filter, a VectorError for queries of another dimension, and
-        a StoreError or a RemoteError where the store or its server is gone.
-        """
-        raise NotImplementedError
-
-    @property
-    def has_own_index(self) -> bool:
-        """True if its own search may find other documents than exact search does."""
-        return self.searches
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The setting of how far the index looks for each query; None for one that has no such setting."""
-        return None
-
-    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
-        """Search as any client of the store does: by its index as it is stored, whatever that misses.
-
-        `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too
-        few, this does not; otherwise it is the same.
-        """
-        return self.search(queries, k)
-
-    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
-        """Return the vectors of some rows, in their order, as the search holds them in memory; None where it does not.
-
-        They are those that were opened, whatever has come to the location since.
+        `migrate.stores.faiss.search.open_search` searches any store.
         """
         return None
 
