@@ -40,6 +40,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import cache_of
 from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
+from migrate.search.own_index import own_index
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, claim_of_store, matches
 from migrate.steps.opening import model_of, stitch_at, store_of
@@ -141,14 +142,15 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
     """Make sure that searches have the setting that a program is said to set."""
     if search_effort is None:
         return
-    setting = translated.setting
-    if setting is None or setting.is_stored:
+    index = own_index(translated)
+    setting = None if index is None else index.setting
+    if index is None or setting is None or setting.is_stored:
         stored = "" if setting is None else f", and {setting.name} is a part of the store"
         raise UsageError(
             f"--search-effort: searches of {translated.info.location} have no setting{stored}; leave it out"
         )
     try:
-        translated.search_index(translated.get(np.arange(1)).vectors, 1, search_effort)
+        index.search_index(translated.get(np.arange(1)).vectors, 1, search_effort)
     except ClientError as error:  # what a database allows, it knows alone
         raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 

@@ -16,7 +16,7 @@ from migrate.audit.measures import CUT
 from migrate.audit.results import BRIDGE, FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.search.bm25 import bm25_run
 from migrate.search.fusion import RankComparison, reciprocal_rank_fusion
-from migrate.search.own_index import Judged, rank_by_index
+from migrate.search.own_index import Judged, own_index, rank_by_index, setting_of_index
 from migrate.search.runs import DEPTH, Rankings, TopK, search, without_self
 from migrate.stores.base import SearchSetting, Store
 from migrate.stores.serving import as_compared
@@ -83,7 +83,7 @@ def with_reference(runs: Runs, experiment: Experiment) -> Runs:
 
 def asks_index(experiment: Experiment, name: str) -> bool:
     """Return whether the store of that name answers by an index of its own."""
-    return name in (TRANSLATED, STAY, BRIDGE) and experiment.stores[name].store.has_own_index
+    return name in (TRANSLATED, STAY, BRIDGE) and own_index(experiment.stores[name].store) is not None
 
 
 def search_store(experiment: Experiment, name: str, left_out: Collection[str] = _NONE) -> TimedRun:
@@ -115,8 +115,8 @@ def search_by_index(
 
 def setting_of(experiment: Experiment, name: str) -> SearchSetting | None:
     """Return the setting of the search of the store of that name, with the value that programs set."""
-    setting = experiment.stores[name].store.setting
-    new = experiment.stores[TRANSLATED].store.setting
+    setting = setting_of_index(experiment.stores[name].store)
+    new = setting_of_index(experiment.stores[TRANSLATED].store)
     effort = experiment.settings.search_effort
     if setting is None or new is None or effort is None or setting.name != new.name:
         return setting
@@ -131,7 +131,9 @@ def _rank_by_index(
         effort = setting.value
     searched = experiment.stores[name]
     ids = experiment.query_set.query_ids
-    return rank_by_index(searched.store, ids, searched.queries, judged, depths=depths, effort=effort)
+    index = own_index(searched.store)
+    assert index is not None  # noqa: S101 - `asks_index` has said so
+    return rank_by_index(index, ids, searched.queries, judged, depths=depths, effort=effort)
 
 
 def _judged_as(searched: Searchable, left_out: Collection[str], ids: Sequence[str]) -> list[str | None]:

@@ -32,7 +32,7 @@ def command(
     outputs.refuse(*local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
-        embedder = load_model(models_for(model, dry_run=dry_run), spec, state=opened.model_folder)
+        embedder = load_model(models_for(model, dry_run=dry_run), spec, state=opened.folder)
         size = sample_size(request.sample, opened)
         manifest = request.manifest_use
         seed = request.seed

@@ -58,7 +58,7 @@ def command(
         embedder, old = load_model(model, target, seed=seed), None
         stop_if_same("fit", opened, embedder, as_json=as_json)
         if request.source_model is not None:
-            old = load_model(model.for_source(), str(request.source_model), state=opened.model_folder)
+            old = load_model(model.for_source(), str(request.source_model), state=opened.folder)
         load_view = partial(load_model, model.for_source())
         views = load_views(list(request.view), load_view) if request.view else None
         inputs = inputs_of(request, opened, embedder, old, views)

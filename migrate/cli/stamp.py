@@ -33,7 +33,7 @@ def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -
         else:
             done = stamp_store(
                 opened,
-                load_model(model, str(spec), state=opened.model_folder),
+                load_model(model, str(spec), state=opened.folder),
                 sample=sample_size(request.sample, opened),
                 trust=request.trust,
                 force=request.force,

@@ -44,7 +44,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
-        embedder = load_model(options, str(spec), state=store.model_folder)
+        embedder = load_model(options, str(spec), state=store.folder)
         embedder.expect_dim(store.info.dim, store.info.location)
         return embedder
     if spec is None:
@@ -54,7 +54,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
             f"{store.info.location}: {file_of(recorded)}, which its vectors are from, is not in the current folder; "
             f"say where it is with {flag} file:PATH"
         )
-    embedder = load_model(options, str(spec or recorded.spec), recorded=recorded, state=store.model_folder)
+    embedder = load_model(options, str(spec or recorded.spec), recorded=recorded, state=store.folder)
     embedder.expect_dim(store.info.dim, store.info.location, advice=_advice(spec or recorded.spec, recorded.dim, flag))
     try:
         identity = embedder.identity

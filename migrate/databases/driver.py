@@ -215,22 +215,22 @@ class DatabaseSearch(ABC):
     """The search of the rows of a collection; several threads ask it at once."""
 
     has_own_index: bool = True
-    """See `Store.has_own_index`."""
+    """See `StoreSearcher.has_own_index`; True also where it compares all vectors, as only the database knows when."""
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
 
     @abstractmethod
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
-        """Return the nearest `k` documents of each query, see `Searchable`; neither is zero."""
+        """Return the nearest `k` documents of each query, see `StoreSearcher.search`; neither is zero."""
 
     @property
     def setting(self) -> SearchSetting | None:
-        """See `Store.setting`."""
+        """See `StoreSearcher.setting`."""
         return None
 
     def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
-        """See `Store.search_index`; neither the queries nor `k` are zero."""
+        """See `StoreSearcher.search_index`; neither the queries nor `k` are zero."""
         return self.search(queries, k, None)
 
 

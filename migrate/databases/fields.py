@@ -110,7 +110,7 @@ class FieldOutput(ServerOutput):
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how the field is opened, with the options that the old one is opened with."""
-        options = Address.parse(f"#{source.opened_as or ''}").options
+        options = Address.parse(f"#{source.info.opened_as or ''}").options
         name = Address.parse(self.location).name
         index = name + options_text({**options, "vector": self.field})
         return StoreFacts(index=index, added_beside=self._old_vector).as_details()

@@ -66,7 +66,7 @@ class DatabaseServer(ServerOutput):
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the name, with the options that the source of a copy is opened with, and those of this location."""
-        opened_as = source.opened_as or "" if is_of(source, self._class) else ""
+        opened_as = source.info.opened_as or "" if is_of(source, self._class) else ""
         index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
         return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
 

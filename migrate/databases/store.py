@@ -14,7 +14,7 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.driver import DatabaseRows, Driver, Page, added_field, in_parts
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, added_field, in_parts
 from migrate.databases.fields import CollectionFields
 from migrate.databases.ordered_rows import OrderedRows, RowExport
 from migrate.databases.server_names import TradedNames
@@ -24,7 +24,7 @@ from migrate.locations import Address
 from migrate.manifest import Manifest
 from migrate.pace import with_rests
 from migrate.stores.added_fields import field_is_asked
-from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo, StoreSearcher
 from migrate.stores.create import flat_writer
 from migrate.stores.export import IdIndex
 from migrate.stores.kept import new_token, token_in
@@ -46,8 +46,6 @@ _LARGE_EXPORT: Final = 256 << 20
 class DatabaseStore(UpdatableStore):
     """A collection that a driver reads. DatabaseRows are in the order of the ids, sorted by their bytes."""
 
-    searches = True
-
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver
         with driver.errors():
@@ -58,7 +56,13 @@ class DatabaseStore(UpdatableStore):
                     f"{location}: the field {rows.vector} is being written, or that broke off; the same `translate` "
                     "goes on with it"
                 )
-            info = replace(rows.describe(), location=location)
+            info = replace(
+                rows.describe(),
+                location=location,
+                opened_as=driver.opened_as,
+                without_vector=rows.without_vector,
+                is_copy=rows.is_copy,
+            )
             self.export = RowExport(rows, replace(info, manifest=rows.companions.manifest()))
             self._ordered = OrderedRows(self.export)
             self._search = rows.search
@@ -68,9 +72,6 @@ class DatabaseStore(UpdatableStore):
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
         self.collection = driver.name
-        self.opened_as = driver.opened_as
-        self.without_vector = rows.without_vector
-        self.is_copy = rows.is_copy
         self.notices_vectors = rows.notices_vectors
         self._texts: str | None = None
 
@@ -195,38 +196,9 @@ class DatabaseStore(UpdatableStore):
 
     # Serving.
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """DatabaseSearch by the database; `where` is a filter as its client takes it."""
-        queries = check_queries(self.info, queries)
-        if k <= 0 or not len(queries):
-            return [as_hits((), ()) for _ in queries]
-        try:
-            with self.driver.errors():
-                return self._search.search(queries, k, where)
-        except ClientError as error:
-            if where is None:
-                raise
-            raise UsageError(f"{error}; is the filter right?") from error
-
-    @property
-    def has_own_index(self) -> bool:
-        """True: also where it compares all vectors, as only the database knows when it does."""
-        return self._search.has_own_index
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The parameter of searches that the database's client has."""
-        with self.driver.errors():
-            return self._search.setting
-
-    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
-        """DatabaseSearch by the database, a part of the queries at a time: a server may refuse too many at once."""
-        queries = check_queries(self.info, queries)
-        if k <= 0:
-            return [as_hits((), ()) for _ in queries]
-        with self.driver.errors():
-            parts = (self._search.search_index(part, k, effort) for part in in_parts(queries, _ASKED_AT_ONCE))
-            return [hits for part in parts for hits in part]
+    def searcher(self) -> CollectionSearcher:
+        """Return the search by the database."""
+        return CollectionSearcher(self.info, self._search)
 
     def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
@@ -283,6 +255,44 @@ class DatabaseStore(UpdatableStore):
 
         exchange.prepare = prepare
         return exchange
+
+
+class CollectionSearcher(StoreSearcher):
+    """The search of a collection by its database, with what clients raise as lines of ours."""
+
+    def __init__(self, info: StoreInfo, search: DatabaseSearch) -> None:
+        self.info = info
+        self._search = search
+        self._driver: Driver = search.rows.driver
+        self.has_own_index = search.has_own_index
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Search by the database; `where` is a filter as its client takes it."""
+        queries = check_queries(self.info, queries)
+        if k <= 0 or not len(queries):
+            return [as_hits((), ()) for _ in queries]
+        try:
+            with self._driver.errors():
+                return self._search.search(queries, k, where)
+        except ClientError as error:
+            if where is None:
+                raise
+            raise UsageError(f"{error}; is the filter right?") from error
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The parameter of searches that the database's client has."""
+        with self._driver.errors():
+            return self._search.setting
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search by the database, a part of the queries at a time: a server may refuse too many at once."""
+        queries = check_queries(self.info, queries)
+        if k <= 0:
+            return [as_hits((), ()) for _ in queries]
+        with self._driver.errors():
+            parts = (self._search.search_index(part, k, effort) for part in in_parts(queries, _ASKED_AT_ONCE))
+            return [hits for part in parts for hits in part]
 
 
 def _of_names(old: DatabaseStore, new: DatabaseStore, by_hand: str) -> Exchange:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 
 from migrate.embedders.abilities import save_state
 from migrate.embedders.base import Embedder
+from migrate.errors import StoreError
 from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.outputs import Output
-from migrate.stores.sources import Checksums, check_all_vectors
+from migrate.stores.sources import Checksums, vector_checksums
 from migrate.stores.updates import UpdatableStore
 from migrate.translate import batch_rows
 from migrate.vectors import Vectors
@@ -76,8 +76,24 @@ class RewriteJob(StoreJob):
         self.store.check_unchanged(self.before)
 
     def check_vectors(self, work: Work) -> None:
-        """Make sure that no old vector changed since it was read, by the checksums in the shards."""
-        check_all_vectors(self.store, partial(work.shards.all_values, "sources"))
+        """Make sure that no old vector changed since it was read, by the checksums in the shards.
+
+        Reads all vectors again, of a store that does not notice changed ones by itself, and nothing of any other.
+        """
+        store = self.store
+        if not isinstance(store, UpdatableStore) or store.notices_vectors:
+            return
+        store.refresh()
+        expected = work.shards.all_values("sources")
+        start = 0
+        for batch in store.scan():
+            differ = np.flatnonzero(vector_checksums(batch.vectors) != expected[start : start + len(batch)])
+            if len(differ):
+                raise StoreError(
+                    f"{store.info.location}: the store changed while it was read (the vector of "
+                    f"{batch.ids[differ[0]]!r}); nothing was written, run again"
+                )
+            start += len(batch)
 
     @abstractmethod
     def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:

@@ -20,9 +20,9 @@ from migrate.files import FileStamp, sha256_json
 from migrate.live.state import text_hash
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.stores.base import Store
+from migrate.stores.base import Store, StoreSearcher
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.faiss.search import IndexSearch, open_search
+from migrate.stores.faiss.search import IndexSearcher, open_search
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import find_exchange, open_store, path_in
 from migrate.stores.updates import UpdatableStore
@@ -67,7 +67,7 @@ class Texts:
     id, and is empty for a database. `index` is the search of the store.
     """
 
-    def __init__(self, store: Store, index: Store | IndexSearch, *, valid_s: float) -> None:
+    def __init__(self, store: Store, index: StoreSearcher, *, valid_s: float) -> None:
         self._store = store
         self._index = index
         self.turn = threading.Lock()
@@ -119,7 +119,8 @@ class Texts:
                     return self._records.find_vectors(ids)
             ids = [doc_id for doc_id in ids if doc_id in self.rows]
             rows = np.array([self.rows[doc_id] for doc_id in ids], np.int64)
-            if (held := self._index.held_vectors(rows)) is not None:
+            held = self._index.held_vectors(rows) if isinstance(self._index, IndexSearcher) else None
+            if held is not None:
                 return Batch(ids, held)
             with self.turn:
                 return self._store.get(rows)
@@ -164,7 +165,7 @@ class Generation:
 
     key: str
     store: Store
-    index: Store | IndexSearch
+    index: StoreSearcher
     vectors: LiveVectors
     texts: Texts
     is_translated: bool
@@ -181,7 +182,7 @@ class Generation:
     def is_behind(self) -> bool:
         """Tell if it answers from a copy of a database that was written to since."""
         try:
-            return self.store.is_copy and not self.store.is_as_opened()
+            return self.store.info.is_copy and not self.store.is_as_opened()
         except (LeadMigrateError, OSError):
             return True
 
@@ -265,7 +266,7 @@ def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
 
 def is_in_memory(store: Store) -> bool:
     """Return whether an opened store answers alike whatever comes to its location."""
-    return as_files(store) is not None or store.is_copy
+    return as_files(store) is not None or store.info.is_copy
 
 
 def confidence_of(store: Store) -> Vectors | None:

@@ -17,8 +17,8 @@ from migrate.live.generation import Texts, is_in_memory, marker_at_rest
 from migrate.live.true_vectors import LiveVectors, Pause
 from migrate.search.fusion import RankComparison, fuse_old
 from migrate.stores import open_store
-from migrate.stores.base import Store, StoreInfo
-from migrate.stores.faiss.search import IndexSearch, open_search
+from migrate.stores.base import Store, StoreInfo, StoreSearcher
+from migrate.stores.faiss.search import open_search
 from migrate.stores.serving import Hits, is_cosine
 from migrate.vectors import Batch, Vectors, unit_rows
 
@@ -41,7 +41,7 @@ class _Opened:
     """A store, its search, and what `marker_at_rest` said before it was opened."""
 
     store: Store
-    index: Store | IndexSearch
+    index: StoreSearcher
     marker: Any
 
 

@@ -280,7 +280,7 @@ class LiveSearcher:
         if as_files(generation.store) is not None:  # what is true is in the cache, or the files say so
             return generation
         true = state.true_documents()
-        if generation.store.is_copy:  # what the worker wrote while the copy was made may not be in it
+        if generation.store.info.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & marked.items())
             now = time.monotonic()
             self._copied_until = now + max(_COPY_REST * (now - started), self.limits.refresh_s)
@@ -292,7 +292,7 @@ class LiveSearcher:
         if generation.is_stale():
             self._open_again()
             return
-        if not generation.store.is_copy and generation.is_in_memory:
+        if not generation.store.info.is_copy and generation.is_in_memory:
             return
         # Marks are read before the look at the copy: vectors are written first, and marked then.
         state = self._opened.state

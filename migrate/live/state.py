@@ -96,7 +96,7 @@ def state_path(store: Store) -> Path:
     elif isinstance(store, UpdatableStore):
         table = store.collection
     else:
-        table = (store.opened_as or "").partition("?")[0]
+        table = (store.info.opened_as or "").partition("?")[0]
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 

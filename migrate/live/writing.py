@@ -42,7 +42,7 @@ class VectorWriter:
     def replace(self, store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
         """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
         is_own = self._written_to is not None and self._written_to() is store
-        if store.is_copy and not is_own and not store.is_as_opened():
+        if store.info.is_copy and not is_own and not store.is_as_opened():
             return []  # what changed cannot be seen in it
         now = store.find_documents(list(hashes))
         rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.search.runs import Rankings
-from migrate.stores.base import Hits, Store
+from migrate.stores.base import Hits, SearchSetting, Store, StoreSearcher
 from migrate.vectors import Vectors
 
 MOST_ASKED = 16_384
@@ -27,8 +27,20 @@ _Ranking = dict[str, float]
 """Documents with their scores, best first."""
 
 
+def own_index(store: Store) -> StoreSearcher | None:
+    """Return the search by a store's own index; None where it has none, or one that finds what exact search does."""
+    searcher = store.searcher()
+    return searcher if searcher is not None and searcher.has_own_index else None
+
+
+def setting_of_index(store: Store) -> SearchSetting | None:
+    """Return the setting of a store's own index; None where there is none."""
+    index = own_index(store)
+    return None if index is None else index.setting
+
+
 def rank_by_index(
-    store: Store,
+    searcher: StoreSearcher,
     query_ids: Sequence[str],
     queries: Vectors,
     judged: Judged,
@@ -36,7 +48,7 @@ def rank_by_index(
     depths: Sequence[int],
     effort: int | None = None,
 ) -> Rankings:
-    """Rank the documents of a store for each query vector, (q, dim), by the store's own search.
+    """Rank the documents of a store for each query vector, (q, dim), by its own search.
 
     Whoever asks for ten gets other ten from a graph than are first of a hundred: the first `depths[0]` documents are
     those of a question for so many, the next ones those of a question for `depths[1]`, and so on. Where several rows
@@ -46,7 +58,7 @@ def rank_by_index(
     """
     rankings: list[_Ranking] = [{} for _ in query_ids]
     for depth in depths:
-        for ranking, deeper in zip(rankings, _ranked_to(store, queries, judged, depth, effort), strict=True):
+        for ranking, deeper in zip(rankings, _ranked_to(searcher, queries, judged, depth, effort), strict=True):
             for document, score in deeper.items():
                 if len(ranking) == depth:
                     break
@@ -57,17 +69,19 @@ def rank_by_index(
     )
 
 
-def _ranked_to(store: Store, queries: Vectors, judged: Judged, depth: int, effort: int | None) -> list[_Ranking]:
+def _ranked_to(
+    searcher: StoreSearcher, queries: Vectors, judged: Judged, depth: int, effort: int | None
+) -> list[_Ranking]:
     """Return the first documents of each query, `depth` where the store finds so many."""
     rankings: list[_Ranking] = [{} for _ in queries]
-    most = min(store.info.count, MOST_ASKED)
+    most = min(searcher.info.count, MOST_ASKED)
     unanswered, n_rows = np.arange(len(queries)), min(depth, most)
     while len(unanswered) and n_rows:
         still: list[int] = []
         step = max(_ROWS_AT_ONCE // n_rows, 1)
         for first in range(0, len(unanswered), step):
             block = unanswered[first : first + step]
-            all_hits = store.search_index(queries[block], n_rows, effort)
+            all_hits = searcher.search_index(queries[block], n_rows, effort)
             for query, hits, documents in zip(block.tolist(), all_hits, _judged_hits(all_hits, judged), strict=True):
                 rankings[query] = _ranking(hits, documents)
                 if len(rankings[query]) < depth and len(hits.ids) >= n_rows:

@@ -45,7 +45,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
         raise UsageError(
             f"{store.info.location}: the store does not say which model it was built with; name it with {option}="
         )
-    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=store.model_folder)
+    embedder = model if isinstance(model, Embedder) else load_known(model, recorded, state=store.folder)
     if recorded is not None and not isinstance(model, Embedder) and is_spec_of(model, recorded):
         check_revision(store.info.location, recorded, embedder.identity)
     embedder.expect_dim(store.info.dim, store.info.location)

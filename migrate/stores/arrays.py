@@ -107,6 +107,7 @@ class ArrayStore(RowFileStore):
             exact=True,
             has_texts=documents.has_texts,
             manifest=manifest,
+            unread_by_row=tuple(file.name for file in documents.by_row),
             notes=tuple(notes),
             details={
                 "index": index.name,

@@ -39,6 +39,11 @@ class StoreInfo:
     (`IndexIDMap2(IndexFlatL2)`), or the element type of an array. `exact` says whether the vectors read back are the
     ones that were added; `notes` are sentences for a person; `details` are the facts of the kind (file names and
     sizes, `factory`, `nlist`, `hnsw_m` ...).
+
+    `opened_as` are the table and options that the manifest of a copy has, so that it is opened as this store was.
+    `without_vector` counts records that have no vector, and so are no documents here. `unread_by_row` are the names of
+    files beside it with an entry for each row, which are not read; a store of its kind gets copies. `is_copy` is True
+    if a copy is read and searched that was made when it was opened: nothing of later is found in it.
     """
 
     location: str
@@ -52,6 +57,10 @@ class StoreInfo:
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, str | int] = field(default_factory=dict)
+    opened_as: str | None = None
+    without_vector: int = 0
+    unread_by_row: tuple[str, ...] = ()
+    is_copy: bool = False
 
     @property
     def name(self) -> str:
@@ -165,6 +174,39 @@ class Hits:
     scores: NDArray[Any]
 
 
+class StoreSearcher(ABC):
+    """The search of a store, of which `info` are the facts; several threads may search at once."""
+
+    info: StoreInfo
+    has_own_index: bool = True
+    """True if it may find other documents than exact search does."""
+
+    @abstractmethod
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Return the nearest `k` documents of each query, or as many as there are.
+
+        The queries, (q, dim), float32, are of the model that the store's vectors are of. `where` says which documents
+        may be among them: as the kind's own client says it, or, for SQL, FAISS or none, as a mapping of metadata to the
+        values that they must have; None for any.
+
+        Raises a UsageError where the kind does not know the filter, a VectorError for queries of another dimension, and
+        a StoreError or a RemoteError where the store or its server is gone.
+        """
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The setting of how far the index looks for each query; None for one that has no such setting."""
+        return None
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search as any client of the store does: by its index as it is stored, whatever that misses.
+
+        `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too
+        few, this does not; otherwise it is the same.
+        """
+        return self.search(queries, k)
+
+
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -173,18 +215,6 @@ class Store(ABC):
     """
 
     info: StoreInfo
-    opened_as: str | None = None
-    """The table and options that the manifest of a copy has, so that it is opened as this store was."""
-
-    notices_vectors: bool = True
-    """True if `check_unchanged` notices every vector that changed; if not, only those of a sample."""
-
-    without_vector: int = 0
-    """Records that have no vector, and so are no documents here."""
-    is_copy: bool = False
-    """True if a copy is read and searched that was made when it was opened: nothing of later is found in it."""
-    searches: bool = False
-    """True if it has a search of its own; `migrate.stores.faiss.search.open_search` searches any store."""
 
     def __repr__(self) -> str:
         info = self.info
@@ -204,11 +234,6 @@ class Store(ABC):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows, in the order of `rows`."""
 
-    @property
-    def unread_by_row(self) -> tuple[str, ...]:
-        """Names of files beside it with an entry for each row, which are not read; a store of its kind gets copies."""
-        return ()
-
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; kinds that can do so read no vector."""
         return list(self.get(np.asarray(rows, np.int64)).ids)
@@ -221,11 +246,6 @@ class Store(ABC):
     def folder(self) -> Path | None:
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
-
-    @property
-    def model_folder(self) -> Path | None:
-        """The folder with the state of the store's model, if that has one."""
-        return self.folder
 
     def successor(self, ending: str) -> str | None:
         """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
@@ -255,40 +275,10 @@ class Store(ABC):
         """Hold what the manifest has a hash of against it; the names of these. Kinds without hashes have none."""
         return ()
 
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """Return the nearest `k` documents of each query, or as many as there are; several threads may search at once.
+    def searcher(self) -> StoreSearcher | None:
+        """Return the search of the store's own, which holds what its first search reads; None where it has none.
 
-        The queries, (q, dim), float32, are of the model that the store's vectors are of. `where` says which documents
-        may be among them: as the kind's own client says it, or, for SQL, FAISS or none, as a mapping of metadata to the
-        values that they must have; None for any.
-
-        Raises a UsageError where the kind does not know the filter, a VectorError for queries of another dimension, and
-        a StoreError or a RemoteError where the store or its server is gone.
-        """
-        raise NotImplementedError
-
-    @property
-    def has_own_index(self) -> bool:
-        """True if its own search may find other documents than exact search does."""
-        return self.searches
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The setting of how far the index looks for each query; None for one that has no such setting."""
-        return None
-
-    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
-        """Search as any client of the store does: by its index as it is stored, whatever that misses.
-
-        `effort` takes the place of the value of the `setting`. Where `search` makes up for an index that finds too
-        few, this does not; otherwise it is the same.
-        """
-        return self.search(queries, k)
-
-    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
-        """Return the vectors of some rows, in their order, as the search holds them in memory; None where it does not.
-
-        They are those that were opened, whatever has come to the location since.
+        `migrate.stores.faiss.search.open_search` searches any store.
         """
         return None
 
@@ -308,12 +298,6 @@ class Store(ABC):
         texts = self._texts_sha256() if info.has_texts else None
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
-    def difference(self, earlier: Snapshot) -> str | None:
-        """Return what tells it from the store of a snapshot; it is read only where their versions differ."""
-        if self.notices_vectors and earlier.versions and self._versions() == earlier.versions:
-            return None
-        return self.snapshot().difference(earlier.fingerprint)
-
     def _texts_sha256(self) -> str:
         """Return a hash of all texts; reads them."""
         return texts_sha256((document.id, document.text) for document in self.documents())
@@ -332,9 +316,6 @@ class Store(ABC):
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True
-
-    def refresh(self) -> None:
-        """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.

@@ -147,11 +147,6 @@ class RowFileStore(FileStore):
     source: DocumentSource
     _file: RowFile
 
-    @property
-    def unread_by_row(self) -> tuple[str, ...]:
-        """Names of files beside it with an entry for each row, which are not read."""
-        return tuple(file.name for file in self.source.by_row)
-
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Yield the vectors of rows `start` to `stop` with their ids; valid until the next batch is asked for."""
         for first, vectors in self._file.batches(batch_size, start, stop):
@@ -241,7 +236,7 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
         hashes = hash_files(folder, files.index_path.name, files.document_files, sha256)
         return {**hashes, **StoreFacts(fields=dict(files.named_fields) or None).as_details()}
     if not (folder / INDEX_NAME).is_file():
-        return StoreFacts(index=store.opened_as).as_details()
+        return StoreFacts(index=store.info.opened_as).as_details()
     return hash_files(folder, INDEX_NAME, (DOCS_NAME,), sha256)
 
 

@@ -44,9 +44,9 @@ def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> It
 
 def left_behind(source: Store) -> Iterator[str]:
     """Yield remarks on what a new store of another kind lacks: records without a vector, files beside the source."""
-    if source.without_vector:
-        yield f"{source.without_vector:,} rows of the source have no vector: they are not in the new store"
-    if names := ", ".join(source.unread_by_row):
+    if source.info.without_vector:
+        yield f"{source.info.without_vector:,} rows of the source have no vector: they are not in the new store"
+    if names := ", ".join(source.info.unread_by_row):
         yield f"{names}: with an entry for each row of the source, but not read; the new store has nothing of it"
 
 

@@ -6,13 +6,11 @@ vectors can find two with one checksum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_row_values
 from migrate.vectors import Vectors
@@ -60,22 +58,3 @@ def stored_sources(store: Store) -> Checksums | None:
     """
     advice = "remove it, and `sync` compares texts alone"
     return stored_row_values(store, SOURCES_NAME, "<u8", advice=advice)
-
-
-def check_all_vectors(store: Store, checksums: Callable[[], Checksums]) -> None:
-    """Make sure that no vector changed since its checksum was taken; `checksums` gives those of all, (count,).
-
-    Reads all vectors again, of a store that does not notice changed ones by itself, and nothing of any other.
-    """
-    if store.notices_vectors:
-        return
-    store.refresh()
-    expected, start = checksums(), 0
-    for batch in store.scan():
-        differ = np.flatnonzero(vector_checksums(batch.vectors) != expected[start : start + len(batch)])
-        if len(differ):
-            raise StoreError(
-                f"{store.info.location}: the store changed while it was read (the vector of {batch.ids[differ[0]]!r}); "
-                "nothing was written, run again"
-            )
-        start += len(batch)

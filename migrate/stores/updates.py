@@ -13,10 +13,16 @@ from migrate.vectors import Batch, Document, Vectors
 class UpdatableStore(SwitchableStore):
     """A store of records that programs write to meanwhile: what is found and put is of now, not of when it was opened.
 
-    `collection` is the name that programs know it by.
+    `collection` is the name that programs know it by. `notices_vectors` is True if `check_unchanged` notices every
+    vector that changed; if not, only those of a sample.
     """
 
     collection: str
+    notices_vectors: bool = True
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
 
     @abstractmethod
     def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:

@@ -277,14 +277,15 @@ class StoreTests(ABC):
 
     def test_its_own_index_finds_what_exact_search_does_in_so_small_a_store(self, tmp_path: Path) -> None:
         store = self._open(tmp_path / "store")
-        if not store.has_own_index:
+        searcher = store.searcher()
+        if searcher is None or not searcher.has_own_index:
             return
-        _expect(store.search_index(_QUERIES, 7), _exact(store, _QUERIES, 7))
-        assert store.search_index(_QUERIES[:0], 3) == []
-        setting = store.setting
+        _expect(searcher.search_index(_QUERIES, 7), _exact(store, _QUERIES, 7))
+        assert searcher.search_index(_QUERIES[:0], 3) == []
+        setting = searcher.setting
         if setting is not None:
             assert 0 <= setting.value <= setting.most and setting.code.count("{}") == 1
-            _expect(store.search_index(_QUERIES, 7, setting.most), _exact(store, _QUERIES, 7))
+            _expect(searcher.search_index(_QUERIES, 7, setting.most), _exact(store, _QUERIES, 7))
 
     def test_queries_of_another_dimension_are_refused(self, tmp_path: Path) -> None:
         search = open_search(self._open(tmp_path / "store"))

@@ -35,6 +35,8 @@ from migrate.errors import RemoteError, UsageError
 from migrate.report.summary import audit_summary
 from migrate.stores import open_store
 from migrate.stores.base import Store
+from migrate.stores.faiss.search import FaissSearcher
+from migrate.stores.faiss.store import FaissStore
 from migrate.vectors import unit_rows
 
 SOURCE = Topics(SOURCE_DIM, seed=1)
@@ -185,13 +187,17 @@ def test_the_document_and_the_page_have_both_figures(reference, tmp_path):
 
 
 def test_a_search_that_fails_ends_the_audit_by_its_own_error(reference, tmp_path):
-    class Failing(type(reference)):
+    class Failing(FaissSearcher):
         def search_index(self, queries, k, effort=None):
             raise RemoteError("the server is gone; start it")
 
+    class Unreachable(FaissStore):
+        def searcher(self):
+            return Failing(self, self.index_path, None)
+
     indexed(tmp_path / "new", nprobe=1)
     with pytest.raises(RemoteError, match="the server is gone"):
-        audit_of(Failing(tmp_path / "new", tmp_path / "new" / "index.faiss"), reference)
+        audit_of(Unreachable(tmp_path / "new", tmp_path / "new" / "index.faiss"), reference)
 
 
 def test_a_setting_that_searches_have_not_is_refused(reference, tmp_path):

@@ -64,7 +64,7 @@ def test_a_model_that_is_named_with_its_size_is_compared_like_any_other(source_f
 @pytest.mark.parametrize("command", ["check store --sample all", "stamp store --sample all"])
 def test_a_file_without_some_of_the_documents_is_not_what_the_store_is_of(command, held, lead_migrate):
     documents = list(open_store("store").documents())
-    vectors = load_embedder("tfidf:32", state=open_store("store").model_folder).embed_documents(documents)
+    vectors = load_embedder("tfidf:32", state=open_store("store").folder).embed_documents(documents)
     ids = [document.id if row < held else f"other {row}" for row, document in enumerate(documents)]
     np.savez("file.npz", doc_ids=ids, docs=vectors)
     ended = lead_migrate(f"{command} --model file:file.npz", code=1)

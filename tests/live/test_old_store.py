@@ -324,7 +324,8 @@ def test_both_stores_may_be_in_a_database(kind, source_folder, place_of, tmp_pat
     new_model, old_model, new, old = Hashed(), Other(), place_of(kind, "new"), place_of(kind, "old")
     first = {}
     for place, model in ((new, new_model), (old, old_model)):
-        first[place] = translate(source_folder, model, place).search(model.one("a question")[None], 20)[0].ids
+        store = translate(source_folder, model, place)
+        first[place] = store.searcher().search(model.one("a question")[None], 20)[0].ids
     limits = LiveLimits(depth=20, max_documents=0)
     with LiveSearcher(new, new_model, limits=limits, old=old, old_model=old_model) as searcher:
         answer = searcher.search("a question")

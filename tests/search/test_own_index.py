@@ -9,7 +9,7 @@ from migrate.search.own_index import rank_by_index
 from migrate.search.runs import Rankings, search
 from migrate.stores import create_store, open_store
 from migrate.stores.base import Hits
-from migrate.stores.faiss.store import FaissStore
+from migrate.stores.faiss.search import FaissSearcher
 from migrate.vectors import Document
 
 COUNT, DIM, ASKED = 400, 8, 30
@@ -62,10 +62,10 @@ def names(labels):
 )
 def test_the_first_ten_are_those_of_a_question_for_ten(kind, settings, effort, vectors, queries, tmp_path):
     store, index = store_of(tmp_path, vectors, kind, **settings)
-    assert store.has_own_index
-    run = rank_by_index(store, QUERY_IDS, queries, as_itself, depths=(10, 50), effort=effort)
+    assert store.searcher().has_own_index
+    run = rank_by_index(store.searcher(), QUERY_IDS, queries, as_itself, depths=(10, 50), effort=effort)
     if effort is not None:
-        faiss.ParameterSpace().set_index_parameter(index, store.setting.name, effort)
+        faiss.ParameterSpace().set_index_parameter(index, store.searcher().setting.name, effort)
     _, ten = index.search(queries, 10)
     _, fifty = index.search(queries, 50)
     for row, query_id in enumerate(QUERY_IDS):
@@ -79,7 +79,7 @@ def test_the_first_ten_are_those_of_a_question_for_ten(kind, settings, effort, v
 
 def test_an_index_that_misses_nothing_ranks_as_exact_search_does(vectors, queries, tmp_path):
     store, _ = store_of(tmp_path, vectors, "IVF16,Flat", nprobe=16)
-    run = rank_by_index(store, QUERY_IDS, queries, as_itself, depths=(10, 100))
+    run = rank_by_index(store.searcher(), QUERY_IDS, queries, as_itself, depths=(10, 100))
     exact = search(store.scan(), QUERY_IDS, queries, metric="ip", depth=100)
     assert run.rankings == exact.rankings
     np.testing.assert_allclose(run.scores["q0"], exact.scores["q0"], rtol=1e-5)
@@ -93,7 +93,7 @@ def test_it_is_asked_deeper_where_rows_are_chunks_or_left_out(vectors, queries, 
         documents = [int(doc_id[1:]) // 4 for doc_id in ids]
         return [None if document % 3 else f"p{document}" for document in documents]
 
-    run = rank_by_index(store, QUERY_IDS, queries, judged, depths=(10, 30))
+    run = rank_by_index(store.searcher(), QUERY_IDS, queries, judged, depths=(10, 30))
     batches = [batch for batch in store.scan() if len(batch)]
     (batch,) = batches
     rows = [row for row, document in enumerate(judged(batch.ids)) if document is not None]
@@ -105,26 +105,26 @@ def test_it_is_asked_deeper_where_rows_are_chunks_or_left_out(vectors, queries, 
 
 def test_an_index_that_has_no_more_answers_with_what_it_has(vectors, queries, tmp_path):
     store, index = store_of(tmp_path, vectors, "IVF128,Flat", nprobe=1)
-    run = rank_by_index(store, QUERY_IDS, queries, as_itself, depths=(10, 100))
+    run = rank_by_index(store.searcher(), QUERY_IDS, queries, as_itself, depths=(10, 100))
     _, labels = index.search(queries, 100)
     assert [len(run.rankings[query_id]) for query_id in QUERY_IDS] == (labels >= 0).sum(axis=1).tolist()
     assert min(len(ranking) for ranking in run.rankings.values()) < 10
 
 
-class Scripted(FaissStore):
-    """A real store whose search answers as it is told."""
+class Scripted(FaissSearcher):
+    """The search of a real store, which answers as it is told."""
 
     def search_index(self, queries, k, effort=None):
         return [Hits(self.answer[:k], np.array(self.scores[:k], np.float32)) for _ in queries]
 
 
 def test_answers_that_repeat_tie_or_name_no_document_keep_their_places(vectors, queries, tmp_path):
-    store_of(tmp_path, vectors, "HNSW4")
-    store = Scripted(tmp_path, tmp_path / "index.faiss")
-    store.answer, store.scores = ("d007", "gone", "d003", "d001", "d007"), (4.0, 3.0, 2.0, 2.0, 1.0)
-    run = rank_by_index(store, QUERY_IDS[:1], queries[:1], as_itself, depths=(10,))
+    store, _ = store_of(tmp_path, vectors, "HNSW4")
+    searcher = Scripted(store, store.index_path, None)
+    searcher.answer, searcher.scores = ("d007", "gone", "d003", "d001", "d007"), (4.0, 3.0, 2.0, 2.0, 1.0)
+    run = rank_by_index(searcher, QUERY_IDS[:1], queries[:1], as_itself, depths=(10,))
     assert run == Rankings({"q0": ("d007", "gone", "d001", "d003")}, {"q0": (4.0, 3.0, 2.0, 2.0)})
-    assert rank_by_index(store, [], queries[:0], as_itself, depths=(10,)) == Rankings({})
+    assert rank_by_index(searcher, [], queries[:0], as_itself, depths=(10,)) == Rankings({})
 
 
 def test_a_damaged_graph_ends_its_own_process_only(vectors, queries, tmp_path):
@@ -137,5 +137,5 @@ def test_a_damaged_graph_ends_its_own_process_only(vectors, queries, tmp_path):
     faiss.copy_array_to_vector(links, index.hnsw.neighbors)
     faiss.write_index(index, str(path))
     with pytest.raises(StoreError) as error:
-        rank_by_index(open_store(tmp_path), QUERY_IDS, queries, as_itself, depths=(10,))
+        rank_by_index(open_store(tmp_path).searcher(), QUERY_IDS, queries, as_itself, depths=(10,))
     assert str(path) in str(error.value) and "build it again" in str(error.value)

@@ -99,7 +99,7 @@ def read(location):
     beside = [stored_confidence(store), stored_sources(store)]
     store.verify()
     manifest = store.info.manifest
-    model = load_embedder(manifest.model.spec, state=store.model_folder)
+    model = load_embedder(manifest.model.spec, state=store.folder)
     query = model.embed([Document("1", "the text of 5")], "query")
     numbers = [None if values is None else values.tolist() for values in (batch.vectors, *beside, query)]
     return list(batch.ids), documents, numbers, manifest

@@ -70,7 +70,7 @@ def test_a_file_with_an_entry_a_row_is_named_and_copied(name, folder, tmp_path):
 
     before = store.snapshot()
     (folder / name).write_text(BESIDE[name].replace("1", "2"))
-    assert open_store(folder).difference(before) is not None, "what has changed in it is noticed"
+    assert open_store(folder).snapshot().difference(before.fingerprint) is not None, "what has changed in it is noticed"
 
 
 @pytest.mark.parametrize("name", OTHERS)

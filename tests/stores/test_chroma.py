@@ -386,7 +386,7 @@ def test_a_folder_that_an_earlier_version_left_is_read_and_written_again(earlier
     np.testing.assert_allclose(found.vectors, example_vectors()[order], rtol=1e-6, atol=1e-7)  # cosine
     assert [document.metadata["page"] for document in store.documents()] == order
     _, ids, distances = everything_of(folder)
-    (hits,) = store.search(example_vectors(1, seed=3), 5)
+    (hits,) = store.searcher().search(example_vectors(1, seed=3), 5)
     assert [list(hits.ids)] == ids and np.allclose(1 - hits.scores, distances[0], atol=1e-5)
 
     new = example_vectors(seed=9)

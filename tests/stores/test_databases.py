@@ -82,7 +82,7 @@ def test_reading_leaves_every_file_as_it_is_and_no_copy(kind, tmp_path):
     list(store.scan()), list(store.documents()), store.snapshot()
     assert files_of(tmp_path / "old") == before
     copies = list((tmp_path / "cache" / "lead-migrate").glob("copies/*"))
-    assert len(copies) == store.is_copy == (kind != "lancedb")
+    assert len(copies) == store.info.is_copy == (kind != "lancedb")
     del store
     assert not any(copy.exists() for copy in copies)
 
@@ -105,9 +105,9 @@ def test_open_collections_share_a_copy_of_their_folder_until_it_changes(kind, tm
         batch = read_all(stores[row].scan())
         expected = [some_records(40 + row)[doc_id][1] for doc_id in batch.ids]
         assert np.allclose(batch.vectors, expected, atol=1e-6)
-        assert stores[row].search(batch.vectors[:1], 1)[0].ids == (batch.ids[0],)
+        assert stores[row].searcher().search(batch.vectors[:1], 1)[0].ids == (batch.ids[0],)
     if kind == "chroma":
-        assert [hits.ids for hits in stores[4].search(vectors[:20], 1)] == [(f"{row}",) for row in range(20)]
+        assert [hits.ids for hits in stores[4].searcher().search(vectors[:20], 1)] == [(f"{row}",) for row in range(20)]
     maker.change(locations[3], records, {**records, "doc-000": record("doc-000", "another text", 1)})
     again = open_store(locations[3])
     assert len(list(copies.iterdir())) == 2

@@ -180,7 +180,7 @@ def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
         store = open_store(f"milvus:{place}#puts?vector=dense&text=body")
         new = example_vectors(3)
         assert store.put_vectors(["-20", str(7 * 40 - 20), "nobody"], new) == 2
-        nearest = store.search(new, 1)[1]
+        nearest = store.searcher().search(new, 1)[1]
         assert nearest.ids == (str(7 * 40 - 20),) and abs(nearest.scores[0] - 1) < 1e-6, "a cosine"
         assert np.array_equal(store.find_vectors(["-20"]).vectors, new[:1])
         store.driver.client.close()
@@ -303,11 +303,11 @@ def test_filters_are_expressions_or_mappings(tmp_path):
     query = example_vectors(1, seed=9)
     chosen = {f"d{row}" for row in range(40) if row % 7 == 3 and row % 2 == 1}
     for where in ({"page": 3, "name": 'q"1\\'}, 'page == 3 and name like "%1%"'):
-        assert set(made.search(query, 40, where)[0].ids) == chosen
+        assert set(made.searcher().search(query, 40, where)[0].ids) == chosen
     with pytest.raises(UsageError, match="no expression of Milvus"):
-        made.search(query, 5, 3)
+        made.searcher().search(query, 5, 3)
     with pytest.raises(UsageError, match=r"Milvus says.*is the filter right"):
-        made.search(query, 5, "page ===")
+        made.searcher().search(query, 5, "page ===")
 
 
 def test_a_folder_that_another_program_has_open_is_read_and_not_written(tmp_path):

@@ -126,7 +126,7 @@ def test_a_collection_of_langchain_is_a_store(langchain):
     assert (one.info.count, one.info.dim, two.info.count, two.info.dim) == (50, 3, 50, 4)
     (document,) = one.documents(np.array([one.ids(range(50)).index("one7")]))
     assert document.text == "text 7" and document.metadata["page"] == 7
-    assert [store.setting and store.setting.name for store in (one, two)] == [
+    assert [setting and setting.name for setting in (one.searcher().setting, two.searcher().setting)] == [
         "hnsw.ef_search",
         None,
     ]  # the index is of 3 dimensions
@@ -134,8 +134,8 @@ def test_a_collection_of_langchain_is_a_store(langchain):
         whole = read_all(store.scan())
         units = whole.vectors / np.linalg.norm(whole.vectors, axis=1, keepdims=True)
         nearest = np.argsort(-units @ units[7], kind="stable")[:3]
-        assert store.search(whole.vectors[7:8], 3)[0].ids[0] == whole.ids[nearest[0]] == whole.ids[7]
-        assert all(doc_id.startswith(name) for doc_id in store.search(whole.vectors[7:8], 50)[0].ids)
+        assert store.searcher().search(whole.vectors[7:8], 3)[0].ids[0] == whole.ids[nearest[0]] == whole.ids[7]
+        assert all(doc_id.startswith(name) for doc_id in store.searcher().search(whole.vectors[7:8], 50)[0].ids)
     new, vectors, _ = written(two, "lc.langchain_two", 5)
     assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(two.documents())
 
@@ -151,7 +151,7 @@ def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
 
 def test_all_columns_of_an_awkward_table_go_through(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
-    assert (source.info.count, source.info.dim, source.without_vector) == (108, DIM, 12)
+    assert (source.info.count, source.info.dim, source.info.without_vector) == (108, DIM, 12)
     new, vectors, _ = written(source, f"{awkward}_new.embedding", 9)
     assert new.info.dim == 9
     assert np.array_equal(read_all(new.scan()).vectors, vectors)

@@ -10,6 +10,7 @@ from faiss_tools import build, save, write_docs
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
+from migrate.stores.faiss.search import open_search
 from migrate.stores.serving import ConnectionPool, is_cosine
 from migrate.testing.stores import _exact, example_documents, example_vectors
 from migrate.vectors import Document
@@ -39,33 +40,33 @@ def test_an_index_of_faiss_searches_itself_with_and_without_a_filter(factory, me
     documents = [Document(f"d{row}", "x", {"part": row % 4, "name": str(row)}) for row in range(COUNT)]
     write_docs(tmp_path, documents, faiss_id=lambda row: numbers[row])
     store = open_store(tmp_path)
-    assert agree(store.search(queries(), 10), _exact(store, queries(), 10)) > 0.9
+    assert agree(store.searcher().search(queries(), 10), _exact(store, queries(), 10)) > 0.9
     kept = {f"d{row}" for row in range(2, COUNT, 4)}
-    hits = store.search(queries(), 10, {"part": 2})
+    hits = store.searcher().search(queries(), 10, {"part": 2})
     assert agree(hits, _exact(store, queries(), 10, kept)) > 0.8
     assert all(set(found.ids) <= kept and len(found.ids) == 10 for found in hits)
     exact = _exact(store, queries(), COUNT)[0]
     scores = dict(zip(exact.ids, exact.scores, strict=True))
     assert np.allclose([scores[doc_id] for doc_id in hits[0].ids], hits[0].scores, atol=1e-4)
-    assert [found.ids for found in store.search(queries(), 5, {"part": 2, "name": "6"})] == [("d6",)] * 3
-    assert [found.ids for found in store.search(queries(), 5, {"part": 1, "name": "6"})] == [()] * 3
+    assert [found.ids for found in store.searcher().search(queries(), 5, {"part": 2, "name": "6"})] == [("d6",)] * 3
+    assert [found.ids for found in store.searcher().search(queries(), 5, {"part": 1, "name": "6"})] == [()] * 3
     with pytest.raises(UsageError, match="no document has metadata called 'colour'"):
-        store.search(queries(), 5, {"colour": "red"})
+        store.searcher().search(queries(), 5, {"colour": "red"})
 
 
 def test_an_index_that_cannot_be_filtered_says_so(tmp_path):
     save(build("PCA4,Flat", example_vectors(COUNT, DIM)), tmp_path)
     write_docs(tmp_path, example_documents(COUNT))
     store = open_store(tmp_path)
-    assert len(store.search(queries(), 5)[0].ids) == 5
+    assert len(store.searcher().search(queries(), 5)[0].ids) == 5
     with pytest.raises(UsageError, match="IndexPreTransform cannot be filtered"):
-        store.search(queries(), 5, {"page": 1})
+        store.searcher().search(queries(), 5, {"page": 1})
 
 
 def test_a_store_without_texts_has_nothing_to_filter_by(tmp_path):
     save(build("Flat", example_vectors(COUNT, DIM)), tmp_path)
     with pytest.raises(UsageError, match="no metadata to filter by"):
-        open_store(tmp_path).search(queries(), 5, {"a": 1})
+        open_store(tmp_path).searcher().search(queries(), 5, {"a": 1})
 
 
 def test_a_connection_that_failed_is_not_used_again():
@@ -119,7 +120,7 @@ class TestSqliteVec:
             connection.executemany(insert, rows)
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
         assert is_cosine(store.info)
-        found, exact = store.search(queries(), count)[0], _exact(store, queries(), count)[0]
+        found, exact = store.searcher().search(queries(), count)[0], _exact(store, queries(), count)[0]
         assert set(found.ids) == set(exact.ids)
         assert np.allclose(found.scores, exact.scores, atol=1e-5)
         numbers = np.arange(count)
@@ -131,9 +132,9 @@ class TestSqliteVec:
             ({"it's": 3, "kind": "b"}, (numbers % 7 == 3) & (numbers % 2 == 1)),
         ):
             ids = {str(row + 1) for row in np.flatnonzero(kept)}
-            assert store.search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
+            assert store.searcher().search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
         with pytest.raises(UsageError, match="no text or number under 'kind'"):
-            store.search(queries(), 3, {"kind": ["a"]})
+            store.searcher().search(queries(), 3, {"kind": ["a"]})
         assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
@@ -168,7 +169,7 @@ class TestLanceDB:
         place, table = self.make(tmp_path, with_ids=False)
         table.delete("text = 'y'")
         store = open_store(f"{place}?distance=cosine")
-        assert store.search(queries(), 20)[0].ids == _exact(store, queries(), 20)[0].ids
+        assert store.searcher().search(queries(), 20)[0].ids == _exact(store, queries(), 20)[0].ids
         with pytest.raises(StoreError, match="without a column of ids"):
             store.put_vectors(["0"], queries(1))
 
@@ -185,11 +186,11 @@ class TestLanceDB:
     def test_an_older_version_is_searched_as_it_was(self, tmp_path):
         place, table = self.make(tmp_path)
         newest, version = open_store(place), table.version
-        before = newest.search(queries(), 5)[0]
+        before = newest.searcher().search(queries(), 5)[0]
         assert newest.put_vectors(list(before.ids[:1]), -queries(1)) == 1
         old = open_store(f"{place}?version={version}")
-        assert old.search(queries(), 5)[0].ids == before.ids
-        assert newest.search(queries(), 5)[0].ids[0] != before.ids[0]
+        assert old.searcher().search(queries(), 5)[0].ids == before.ids
+        assert newest.searcher().search(queries(), 5)[0].ids[0] != before.ids[0]
         with pytest.raises(StoreError, match="an older version"):
             old.put_vectors(["1001"], queries(1))
 
@@ -213,7 +214,7 @@ class TestLanceDB:
         assert np.array_equal(after.vectors, expected)
 
     def test_what_another_process_puts_is_seen_soon(self, place):
-        searcher, writer = open_store(place), open_store(place)
+        searcher, writer = open_store(place).searcher(), open_store(place)
         searcher.search(queries(1), 1)
         assert writer.put_vectors(["1599"], queries(1)) == 1
         end = time.monotonic() + 10
@@ -236,7 +237,7 @@ class TestLanceDB:
 
     def test_a_filter_that_is_no_sql_is_refused(self, place):
         with pytest.raises(UsageError, match="is the filter right"):
-            open_store(place).search(queries(), 3, "nothing = 1")
+            open_store(place).searcher().search(queries(), 3, "nothing = 1")
 
     def test_scores_of_a_lossy_index_are_those_of_whole_vectors(self, tmp_path):
         place, table = self.make(tmp_path)
@@ -244,7 +245,7 @@ class TestLanceDB:
 
         table.create_index("vector", config=IvfPq(distance_type="l2", num_partitions=1, num_sub_vectors=2))
         store = open_store(place)
-        hits = store.search(queries(1), 5)[0]
+        hits = store.searcher().search(queries(1), 5)[0]
         exact = _exact(store, queries(1), COUNT)[0]
         scores = dict(zip(exact.ids, exact.scores, strict=True))
         assert np.allclose(hits.scores, [scores[doc_id] for doc_id in hits.ids], rtol=1e-4)
@@ -271,11 +272,11 @@ class TestPgvector:
         return open_store(location(table))
 
     def test_a_filter_that_few_pass_finds_all_of_them(self, store):
-        assert len(store.search(queries(), 300)[0].ids) == 300
+        assert len(store.searcher().search(queries(), 300)[0].ids) == 300
         chosen = (example_documents(COUNT)[5].id,)
-        assert store.search(queries(), 10, {"page": 5})[0].ids == chosen
-        assert store.search(queries(), 10, {"page": 5, "source": "b"})[0].ids == ()
-        assert store.search(queries(), 10, {"content": "text of row 5"})[0].ids == chosen
+        assert store.searcher().search(queries(), 10, {"page": 5})[0].ids == chosen
+        assert store.searcher().search(queries(), 10, {"page": 5, "source": "b"})[0].ids == ()
+        assert store.searcher().search(queries(), 10, {"content": "text of row 5"})[0].ids == chosen
 
     def test_the_index_is_used(self, store, table):
         from test_pgvector import ask
@@ -294,7 +295,7 @@ class TestPgvector:
 
         before = scans()
         store.driver.session.pool = ConnectionPool(connect_eagerly)
-        store.search(queries(), 5)
+        store.searcher().search(queries(), 5)
         store.driver.session.pool.clear()
         end = time.monotonic() + 10  # statistics of a connection come when it has ended
         while scans() == before:
@@ -308,14 +309,14 @@ class TestPgvector:
         with connect() as connection:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN n integer")
         with pytest.raises(UsageError, match=r"invalid input syntax for type integer.*is the filter right"):
-            open_store(location(table)).search(queries(), 3, {"n": "many"})
+            open_store(location(table)).searcher().search(queries(), 3, {"n": "many"})
 
     def test_connections_that_the_server_closed_are_made_again(self, store):
         from test_pgvector import ask
 
-        expected = store.search(queries(), 3)[0].ids
+        expected = store.searcher().search(queries(), 3)[0].ids
         ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lead-migrate'")
-        assert store.search(queries(), 3)[0].ids == expected
+        assert store.searcher().search(queries(), 3)[0].ids == expected
 
 
 @pytest.mark.slow
@@ -333,9 +334,9 @@ class TestQdrant:
         client.upsert("docs", points)
         client.close()
         store = open_store(f"qdrant:{tmp_path / 'old'}#docs?vector=text")
-        assert store.search(queries(), 99)[0].ids == _exact(store, queries(), 99)[0].ids
+        assert store.searcher().search(queries(), 99)[0].ids == _exact(store, queries(), 99)[0].ids
         assert store.put_vectors(["1", "4", "nobody"], queries(3)) == 1  # point 4 has no such vector
-        assert store.search(queries(), 1)[0].ids == ("1",)
+        assert store.searcher().search(queries(), 1)[0].ids == ("1",)
         found = {point.id: point.vector for point in store.driver.client.retrieve("docs", [1, 4], with_vectors=True)}
         assert found[1]["other"] == [1.0, 1.0]
         assert list(found[4]) == ["other"]
@@ -360,7 +361,7 @@ def test_vectors_that_a_search_holds_are_those_of_the_store(factory, metric, tmp
     save(build(factory, example_vectors(120, DIM), metric=metric, labels=labels), tmp_path)
     store = open_store(tmp_path)
     rows = np.array([7, 0, 119, 7])
-    held = store.held_vectors(rows)
+    held = open_search(store).held_vectors(rows)
     if factory in ("IVF4,Flat", "SQ8"):  # kept in lists, or as codes
         assert held is None
     else:

@@ -184,5 +184,5 @@ def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_pa
     assert not (tmp_path / "new").exists()
     done = migrate.translate(source, fitted, f"sqlite-vec:{tmp_path}/new#vectors")
     copy = open_store(done.path)
-    assert copy.opened_as == source.opened_as == "my shop.db#vectors?text=odd+docs.content"
+    assert copy.info.opened_as == source.info.opened_as == "my shop.db#vectors?text=odd+docs.content"
     assert list(copy.documents()) == list(source.documents())

@@ -45,8 +45,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     ):
         index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
         return output_of(f"faiss:{folder}{index}")
-    if files is None and new.opened_as:
-        name = new.collection if isinstance(new, UpdatableStore) else new.opened_as.partition("?")[0]
+    if files is None and new.info.opened_as:
+        name = new.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "
@@ -95,4 +95,4 @@ def _is_copy(old: Store, new: Store) -> bool:
 
 
 def _named(store: Store) -> str:
-    return (store.opened_as or "").partition("?")[0]
+    return (store.info.opened_as or "").partition("?")[0]

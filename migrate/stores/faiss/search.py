@@ -7,8 +7,8 @@ opened by then, and so its file has been read once without harm.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -17,32 +17,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import refuse_endless
-from migrate.stores.base import Hits, Store
+from migrate.files import output_errors, refuse_endless
+from migrate.stores.base import Hits, SearchSetting, Store, StoreSearcher
+from migrate.stores.child import run_job
+from migrate.stores.faiss.reader import read_job
+from migrate.stores.faiss.recipe import EXACT
+from migrate.stores.frames import LABELS, ROWS
 from migrate.stores.serving import as_compared, as_fields, as_hits, check_queries
 from migrate.vectors import Vectors, squared_norms
 
 _NOT_FOUND: Final = -1
+_MOST_CANDIDATES: Final = 4_096
+"""Candidates of a graph that are tried at most: a search of that many is no faster than comparing all."""
+
+_CODE: Final = 'faiss.ParameterSpace().set_index_parameter(index, "NAME", {})'
+"""Sets a parameter of an index that lies in another one."""
 
 
-class IndexSearch:
+class IndexSearcher(StoreSearcher):
     """An index of FAISS in memory that searches a store; FAISS lets several threads search at once.
 
-    `ids` and `labels` are of each row; labels are None where they are the numbers of the rows.
+    `ids` and `labels` are of each row; labels are None where they are the numbers of the rows. `_inner` is the index
+    inside an IDMap if there is one, as its own class, and `_inner_labels` are what it knows rows by.
     """
 
     def __init__(self, store: Store, index: Any, ids: Sequence[str], labels: NDArray[np.int64] | None) -> None:
+        import faiss
+
+        self.info = store.info
         self._store, self._index, self._ids, self._labels = store, index, ids, labels
+        self._inner = faiss.downcast_index(index)  # `index` goes on owning the memory
+        self._inner_labels = labels
+        if isinstance(self._inner, faiss.IndexIDMap):  # the index inside knows rows alone
+            self._inner = faiss.downcast_index(self._inner.index)
+            self._inner_labels = None
         self._order = None if labels is None else np.argsort(labels)
         self._lock = Lock()
         self._rows_by: dict[str, dict[str, NDArray[np.int64]]] = {}
 
     def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """Search as `Store.search`; `where` is a mapping of metadata to values."""
-        queries = as_compared(self._store.info, check_queries(self._store.info, queries))
-        fields = as_fields(self._store.info, where)
+        """Search as `StoreSearcher.search`; `where` is a mapping of metadata to values."""
+        queries = as_compared(self.info, check_queries(self.info, queries))
+        fields = as_fields(self.info, where)
         chosen = self._rows_with(fields) if fields else None
-        most = min(k, self._store.info.count if chosen is None else len(chosen))
+        most = min(k, self.info.count if chosen is None else len(chosen))
         if most <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
         scores, labels = self._nearest(queries, most, chosen)
@@ -60,21 +78,11 @@ class IndexSearch:
         """Return the vectors of some rows, in their order, as they are compared; None where the index keeps none."""
         import faiss
 
-        index, labels = self._inner
+        index, labels = self._inner, self._inner_labels
         if not isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat):
             return None
         vectors: Vectors = index.reconstruct_batch(rows if labels is None else labels[rows])
         return vectors
-
-    @cached_property
-    def _inner(self) -> tuple[Any, NDArray[np.int64] | None]:
-        """The index of its own class, inside an IDMap if there is one, and what it knows rows by; None for rows."""
-        import faiss
-
-        index = faiss.downcast_index(self._index)  # `self._index` goes on owning the memory
-        if isinstance(index, faiss.IndexIDMap):  # the index inside knows rows alone
-            return faiss.downcast_index(index.index), None
-        return index, self._labels
 
     def _rows_of(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each label, of any shape; -1 where the index found none."""
@@ -86,7 +94,7 @@ class IndexSearch:
             return scores, labels
         import faiss
 
-        index, known_by = self._inner
+        index, known_by = self._inner, self._inner_labels
         selected = chosen if known_by is None else known_by[chosen]
         selector = faiss.IDSelectorBatch(np.ascontiguousarray(selected, np.int64))
         scores, labels = index.search(queries, k, params=self._parameters(index, selector))
@@ -104,12 +112,12 @@ class IndexSearch:
         if isinstance(index, faiss.IndexFlat):
             return faiss.SearchParameters(sel=selector)
         raise UsageError(
-            f"{self._store.info.location}: an index {type(index).__name__} cannot be filtered: search without `where`"
+            f"{self.info.location}: an index {type(index).__name__} cannot be filtered: search without `where`"
         )
 
     def _exactly(self, query: Vectors, chosen: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Any]:
-        vectors = as_compared(self._store.info, self._store.get(chosen).vectors)
-        if self._store.info.metric == "ip":
+        vectors = as_compared(self.info, self._store.get(chosen).vectors)
+        if self.info.metric == "ip":
             scores = vectors @ query
             best = np.argsort(-scores, kind="stable")[:k]
         else:
@@ -119,8 +127,8 @@ class IndexSearch:
 
     def _rows_with(self, fields: Mapping[str, Any]) -> NDArray[np.int64]:
         """Return the rows whose metadata have all these values, ascending."""
-        if not self._store.info.has_texts:
-            raise UsageError(f"{self._store.info.location}: the store has no metadata to filter by")
+        if not self.info.has_texts:
+            raise UsageError(f"{self.info.location}: the store has no metadata to filter by")
         rows: NDArray[np.int64] | None = None
         for name, value in fields.items():
             same = self._rows_by_value(name).get(_key(value), np.empty(0, np.int64))
@@ -135,8 +143,8 @@ class IndexSearch:
                 for row, document in enumerate(self._store.documents()):
                     if name in document.metadata:
                         rows.setdefault(_key(document.metadata[name]), []).append(row)
-                if not rows and self._store.info.count:
-                    location = self._store.info.location
+                if not rows and self.info.count:
+                    location = self.info.location
                     raise UsageError(f"{location}: no document has metadata called {name!r} to filter by")
                 if len(self._rows_by) >= 32:
                     self._rows_by.clear()
@@ -164,26 +172,94 @@ def rows_of(
     return np.where(is_known, order[positions], _NOT_FOUND)
 
 
-def search_of_file(store: Store, path: Path, ids: Sequence[str], labels: NDArray[np.int64] | None) -> IndexSearch:
-    """Return the search of a store by the index in its file."""
-    import faiss
+class FaissSearcher(StoreSearcher):
+    """The index in a file of FAISS, which searches the store; `labels` are those of all rows, None for their numbers.
 
-    try:
-        refuse_endless(path)
-        index = faiss.read_index(str(path))
-    except RuntimeError as error:
-        raise StoreError(f"{path}: FAISS cannot read the index ({str(error).splitlines()[0][:200]})") from error
-    return IndexSearch(store, index, ids, labels)
+    `search` has it in memory, `search_index` leaves it to a guarded process: its links may be damaged.
+    """
+
+    def __init__(self, store: Store, path: Path, labels: NDArray[np.int64] | None) -> None:
+        self.info = store.info
+        self.has_own_index = self.info.details["factory"] not in EXACT
+        self._store, self._path, self._labels = store, path, labels
+        self._opening = Lock()
+        self._opened: IndexSearcher | None = None
+
+    def in_memory(self) -> IndexSearcher:
+        """Return the search by the index in memory, which is read the first time."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _open(self) -> IndexSearcher:
+        import faiss
+
+        try:
+            refuse_endless(self._path)
+            index = faiss.read_index(str(self._path))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0][:200]
+            raise StoreError(f"{self._path}: FAISS cannot read the index ({reason})") from error
+        return IndexSearcher(self._store, index, self._store.ids(range(self.info.count)), self._labels)
+
+    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
+        """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
+        return self.in_memory().search(queries, k, where)
+
+    @property
+    def setting(self) -> SearchSetting | None:
+        """The lists of an IVF index that are looked into, or the candidates of a graph."""
+        details, count = self.info.details, self.info.count
+        is_plain = str(details["factory"]).startswith(("IVF", "HNSW"))  # else it lies in another index
+        if "nprobe" in details:
+            code = "index.nprobe = {}" if is_plain else _CODE.replace("NAME", "nprobe")
+            return SearchSetting("nprobe", int(details["nprobe"]), int(details["nlist"]), code)
+        if "efSearch" in details:
+            value = int(details["efSearch"])
+            code = "index.hnsw.efSearch = {}" if is_plain else _CODE.replace("NAME", "efSearch")
+            return SearchSetting("efSearch", value, max(value, min(_MOST_CANDIDATES, count)), code)
+        return None
+
+    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
+        """Search the index in a guarded process."""
+        queries, path, setting = check_queries(self.info, queries), self._path, self.setting
+        if k <= 0 or not len(queries):
+            return [as_hits((), ()) for _ in queries]
+        labels = bytearray()
+        scores = bytearray()
+        with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile() as file:
+            file.write(np.ascontiguousarray(queries, "<f4").tobytes())
+            file.flush()
+            chosen = None if setting is None or effort is None else (setting.name, effort)
+            job = read_job("ask", path, queries=file.name, k=k, setting=chosen)
+            for tag, content in run_job(path, job, file_bytes=path.stat().st_size):
+                labels += content if tag == LABELS else b""
+                scores += content if tag == ROWS else b""
+        if not len(labels) == 2 * len(scores) == 8 * k * len(queries):
+            raise StoreError(f"{path}: FAISS did not answer every query; the index is damaged, build it again")
+        rows = rows_of(np.frombuffer(labels, "<i8").astype(np.int64, copy=False).reshape(-1, k), self._labels)
+        is_found = (rows >= 0) & (rows < self.info.count)
+        values = np.frombuffer(scores, "<f4").reshape(-1, k)
+        different = np.unique(rows[is_found])
+        names = np.array(self._store.ids(different), object)
+        return [
+            as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])
+            for query_rows, query_scores, is_row in zip(rows, values, is_found, strict=True)
+        ]
 
 
-def open_search(store: Store) -> Store | IndexSearch:
+def open_search(store: Store) -> StoreSearcher:
     """Return the search of a store: its own, or an exact one over its vectors, which are then held in memory.
 
     Of a store without a search of its own, `where` is a mapping of metadata to values. What is written to such a store
     later is not seen.
     """
-    if store.searches:
-        return store
+    searcher = store.searcher()
+    if isinstance(searcher, FaissSearcher):
+        return searcher.in_memory()
+    if searcher is not None:
+        return searcher
     import faiss
 
     index = (faiss.IndexFlatIP if store.info.metric == "ip" else faiss.IndexFlatL2)(store.info.dim)
@@ -191,4 +267,4 @@ def open_search(store: Store) -> Store | IndexSearch:
     for batch in store.scan():
         index.add(as_compared(store.info, batch.vectors))
         ids += batch.ids
-    return IndexSearch(store, index, ids, None)
+    return IndexSearcher(store, index, ids, None)

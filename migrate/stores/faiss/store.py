@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, open_file, output_errors, real_path
+from migrate.files import FileStamp, open_file, real_path
 from migrate.locations import Address, options_text
-from migrate.stores.base import KindSupport, SearchSetting, Store, StoreInfo, StoreWriter
+from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, check_labels
@@ -33,26 +26,14 @@ from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocument
 from migrate.stores.documents.matching import ROWS_OPTION, Labels, Numbering
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
-from migrate.stores.faiss.recipe import EXACT
-from migrate.stores.faiss.search import rows_of
+from migrate.stores.faiss.search import FaissSearcher
 from migrate.stores.faiss.writer import open_writer
 from migrate.stores.file_store import RowFileStore, own_manifest
-from migrate.stores.frames import DONE, LABELS, ROWS
+from migrate.stores.frames import DONE
 from migrate.stores.outputs import Output
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
-from migrate.stores.serving import Hits, as_hits, check_queries
-from migrate.vectors import Vectors
 from migrate.work.outputs import why_missing
-
-if TYPE_CHECKING:
-    from migrate.stores.faiss.search import IndexSearch
-
-_MOST_CANDIDATES = 4_096
-"""Candidates of a graph that are tried at most: a search of that many is no faster than comparing all."""
-
-_CODE = 'faiss.ParameterSpace().set_index_parameter(index, "NAME", {})'
-"""Sets a parameter of an index that lies in another one."""
 
 
 class FaissKind:
@@ -127,7 +108,6 @@ class FaissStore(RowFileStore):
     a file beside it that are `text` and `id`, and how its records belong to `rows`; those of the manifest count too.
     """
 
-    searches = True
     _file: FaissFile
 
     def __init__(
@@ -138,7 +118,6 @@ class FaissStore(RowFileStore):
         fields: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.index_path = index
-        self._opening = Lock()
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = own_manifest(index)
@@ -157,72 +136,17 @@ class FaissStore(RowFileStore):
         file_notes = notes_beside(index, self.source.by_row, files)
         files += self.source.by_row
         info = _describe(path, file, self.source, labels)
-        self.info = replace(info, manifest=manifest, notes=(*info.notes, *file_notes, *foreign))
+        self.info = replace(
+            info,
+            manifest=manifest,
+            notes=(*info.notes, *file_notes, *foreign),
+            unread_by_row=tuple(file.name for file in self.source.by_row),
+        )
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
 
-    @property
-    def has_own_index(self) -> bool:
-        """False for a flat index."""
-        return self.info.details["factory"] not in EXACT
-
-    def search(self, queries: Vectors, k: int, where: Any = None) -> list[Hits]:
-        """Search the index itself, in memory from the first search on; `where` maps metadata to values."""
-        return self._loaded().search(queries, k, where)
-
-    @property
-    def setting(self) -> SearchSetting | None:
-        """The lists of an IVF index that are looked into, or the candidates of a graph."""
-        details, count = self.info.details, self.info.count
-        is_plain = str(details["factory"]).startswith(("IVF", "HNSW"))  # else it lies in another index
-        if "nprobe" in details:
-            code = "index.nprobe = {}" if is_plain else _CODE.replace("NAME", "nprobe")
-            return SearchSetting("nprobe", int(details["nprobe"]), int(details["nlist"]), code)
-        if "efSearch" in details:
-            value = int(details["efSearch"])
-            code = "index.hnsw.efSearch = {}" if is_plain else _CODE.replace("NAME", "efSearch")
-            return SearchSetting("efSearch", value, max(value, min(_MOST_CANDIDATES, count)), code)
-        return None
-
-    def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
-        """Search the index in a guarded process: its links may be damaged."""
-        queries, path, setting = check_queries(self.info, queries), self.index_path, self.setting
-        if k <= 0 or not len(queries):
-            return [as_hits((), ()) for _ in queries]
-        labels = bytearray()
-        scores = bytearray()
-        with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile() as file:
-            file.write(np.ascontiguousarray(queries, "<f4").tobytes())
-            file.flush()
-            chosen = None if setting is None or effort is None else (setting.name, effort)
-            job = read_job("ask", path, queries=file.name, k=k, setting=chosen)
-            for tag, content in run_job(path, job, file_bytes=path.stat().st_size):
-                labels += content if tag == LABELS else b""
-                scores += content if tag == ROWS else b""
-        if not len(labels) == 2 * len(scores) == 8 * k * len(queries):
-            raise StoreError(f"{path}: FAISS did not answer every query; the index is damaged, build it again")
-        rows = rows_of(np.frombuffer(labels, "<i8").astype(np.int64, copy=False).reshape(-1, k), self._labels)
-        is_found = (rows >= 0) & (rows < self.info.count)
-        values = np.frombuffer(scores, "<f4").reshape(-1, k)
-        different = np.unique(rows[is_found])
-        names = np.array(self.ids(different), object)
-        return [
-            as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])
-            for query_rows, query_scores, is_row in zip(rows, values, is_found, strict=True)
-        ]
-
-    def held_vectors(self, rows: NDArray[np.int64]) -> Vectors | None:
-        """Return the vectors of some rows as the index in memory has them."""
-        return self._loaded().held_vectors(rows)
-
-    def _loaded(self) -> IndexSearch:
-        with self._opening:
-            return self._search
-
-    @cached_property
-    def _search(self) -> IndexSearch:
-        from migrate.stores.faiss.search import search_of_file
-
-        return search_of_file(self, self.index_path, self.source.ids(range(self.info.count)), self._labels)
+    def searcher(self) -> FaissSearcher:
+        """Return the search by its own index, which is in memory from the first one on."""
+        return FaissSearcher(self, self.index_path, self._labels)
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of a store of the same kind, under the same file names.
@@ -341,7 +265,7 @@ def index_recall(store: Store, *, queries: int = QUERIES) -> float | None:
     """
     if not isinstance(store, FaissStore) or not store.info.count:
         return None
-    if not store.has_own_index:
+    if not store.searcher().has_own_index:
         return None
     path = store.index_path
     frames = dict(run_job(path, read_job("recall", path, queries=queries), file_bytes=path.stat().st_size))

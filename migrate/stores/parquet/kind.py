@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from migrate.errors import StoreError, UsageError
@@ -170,7 +171,7 @@ class RemoteParquetStore(ParquetStore):
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
         self._beside = _copied(files) if files.is_folder else None
         super().__init__(location, files, options)
-        self.opened_as = self.shards[0].name
+        self.info = replace(self.info, opened_as=self.shards[0].name)
 
     @property
     def folder(self) -> Path | None:
