@@ -74,14 +74,23 @@ _LABELS: Final = {
 }
 """Settings of an index, and what they are called in the details of a store."""
 _PAGE: Final = 4_096
+"""Records that are read at a time."""
 _PAGE_BYTES: Final = 64 << 20
-"""Bytes of vectors that are read at a time."""
+"""Bytes of vectors that are read at a time, as objects of Python's."""
 _OBJECT_BYTES: Final = 32
 """Bytes of a number that is read, which is an object of Python's until it is in an array."""
 _REQUEST_BYTES: Final = 8 << 20
-"""Bytes of vectors in a request."""
+"""Bytes of vectors in a request: a server refuses one of more than 40 MiB, and texts come on top of them."""
 _NUMBER_BYTES: Final = 24
 """Bytes of a number of a vector in JSON, at most."""
+_SAMPLE: Final = 64
+"""Vectors that are looked at for their length."""
+_NAMED: Final = 10
+"""Keys of metadata that a remark names."""
+_PORTS: Final = {"chroma+http": 8000, "chroma+https": 443}
+"""Ports of servers whose URL names none."""
+_MOST_INTEGER: Final = 1 << 63
+"""Whole numbers in metadata are of 64 bits, with a sign."""
 
 _Record = tuple[str, str | None, Mapping[str, Any] | None, str | None]
 """Id, document, metadata and URI."""
@@ -119,25 +128,17 @@ class ChromaDriver(ClientDriver):
         """The location without the name, but with tenant and database."""
         return super().server + options_text(_named_tenant(self.address))
 
-    @property
-    def tenant(self) -> dict[str, str]:
-        """Tenant and database, as the client takes them."""
-        return {**_TENANT, **_named_tenant(self.address)}
-
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or CHROMA_API_KEY."""
-        return _connect(os.getpid(), self.address.place, self.secret("CHROMA_API_KEY"), *self.tenant.values())
+        tenant = _tenant(self.address)
+        # by process, as a fork must not share connections
+        return _connect(os.getpid(), self.address.place, self.secret("CHROMA_API_KEY"), *tenant.values())
 
     def names(self) -> list[str]:
         """Return the collections of the server or folder."""
-        return sorted(collection.name for collection in self.listed()) if self.is_server else self._on_disk().names()
-
-    def listed(self) -> list[Any]:
-        """Return the collections of the server, as Chroma's own objects."""
-        collections: list[Any] = []
-        while page := self.client.list_collections(limit=READ_AT_ONCE, offset=len(collections)):
-            collections += page
-        return collections
+        if self.is_server:
+            return sorted(collection.name for collection in _listed(self.client))
+        return ChromaFolder.of(self).names()
 
     def explain(self, error: BaseException, message: str) -> LeadMigrateError:
         """Tell a full disk, a deleted collection, and a server that refused or failed."""
@@ -163,6 +164,7 @@ class ChromaDriver(ClientDriver):
         """Find the collection; a folder is copied."""
         names = self.names()
         is_missing = self.is_server and self.name not in names
+        # between the two renames of a switch nothing has the old name
         if is_missing and self.server_names.switched_with(self.name) is not None:
             raise StoreError(f"{self.location}: a switch was interrupted; run `switch` or `rollback` to finish it")
         self.name = self.choose_name(names)
@@ -177,48 +179,37 @@ class ChromaDriver(ClientDriver):
     @property
     def opened_as(self) -> str:
         """The name, with the field of the texts if one is named."""
-        text = self.address.options.get(_TEXT)
-        return self.name + options_text({} if text is None else {_TEXT: text})
+        named = {key: value for key, value in self.address.options.items() if key == _TEXT}
+        return self.name + options_text(named)
 
     def identity(self, name: str) -> Any:
         """Return the id of the collection."""
-        if self.is_server:
-            collection_id = self.find(name)
-            return None if collection_id is None else str(collection_id.id)
-        return self._on_disk().identity(name)
-
-    def _on_disk(self) -> ChromaFolder:
-        """Return the folder as it lies on the disk."""
-        self.require_folder()
-        return ChromaFolder(self.folder, self.location, self.tenant)
-
-    def find(self, name: str) -> Any:
-        """Return the collection that has a name; None if there is none."""
-        client, absent = self.client, import_client("chromadb.errors", "chroma").NotFoundError
-        try:
-            return client.get_collection(name, embedding_function=None)
-        except absent:
-            return None
+        if not self.is_server:
+            return ChromaFolder.of(self).identity(name)
+        collection = _find(self.client, name)
+        return None if collection is None else str(collection.id)
 
     def files(self) -> Collection[str]:
         """Return what Chroma writes, and the folder of manifests of single collections."""
         names = [path.name for path in self.folder.iterdir()]
         pattern = re.compile(rf"{re.escape(_DATABASE)}.*|{_OWN}|[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
-        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)  # one may come after the names were listed
+        # one may come after the names were listed
+        journals = (f"{_DATABASE}{ending}" for ending in SQLITE_JOURNALS)
         return {*filter(pattern.fullmatch, names), *journals}
 
     def versions(self) -> dict[str, Any]:
         """Return what Chroma counts up with each write to the collection."""
-        version = self._on_disk().version(self.name)
+        version = ChromaFolder.of(self).version(self.name)
         return {} if version is None else {self.name: version}
 
     def is_in(self, copy: FolderCopy) -> bool:
         """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
-        stored = self._on_disk()
+        stored = ChromaFolder.of(self)
         version = stored.version(self.name)
-        if version is None or version != ChromaFolder(copy.folder, self.location, self.tenant).version(self.name):
+        if version is None or version != stored.at(copy.folder).version(self.name):
             return False
-        with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+        # a file may have been merged into another meanwhile
+        with suppress(FileNotFoundError):
             self.copy_to(copy.folder, stored.segments(self.name))
             copy.versions[self.name] = version
             return stored.version(self.name) == version
@@ -226,19 +217,20 @@ class ChromaDriver(ClientDriver):
 
     def stored(self) -> Iterable[Path]:
         """Return the database, and the segments of the collection."""
-        return [*self._on_disk().segments(self.name), self.folder / _DATABASE]
+        return [*ChromaFolder.of(self).segments(self.name), self.folder / _DATABASE]
 
     def open_folder(self, folder: Path) -> tuple[Any, Callable[[], object]]:
         """Return Chroma's client of a folder, which writes to it, and what ends it."""
         module = import_client("chromadb", "chroma")
         settings = module.config.Settings(anonymized_telemetry=False)
-        stored = ChromaFolder(folder, self.location, self.tenant)
+        tenant = _tenant(self.address)
+        stored = ChromaFolder(folder, self.location, tenant)
         before = stored.migrations()
-        client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+        client = module.PersistentClient(str(folder), settings=settings, **tenant)
         # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
         if stored.migrations() != before:
             client.close()
-            client = module.PersistentClient(str(folder), settings=settings, **self.tenant)
+            client = module.PersistentClient(str(folder), settings=settings, **tenant)
         return client, client.close
 
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
@@ -249,74 +241,45 @@ class ChromaDriver(ClientDriver):
             ([_as_record(it, absent, as_json, has_text=source.has_texts) for it in page.documents], page.vectors)
             for page in pages
         )
-        self._write_records(name, dim, {"hnsw": {"space": source.metric}}, {}, batches)
+        configuration = {"hnsw": {"space": source.metric}}
+        _write_records(self, name, dim, configuration, metadata={}, batches=batches)
         return _remarks(absent, as_json)
 
     def write_copy(self, name: str, dim: int, old: ChromaRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write the configuration and records of another collection."""
         batches = ((page.raw, page.vectors) for page in pages)
-        self._write_records(name, dim, old.settings(), old.metadata, batches)
+        _write_records(self, name, dim, old.settings(), old.metadata, batches)
         function = old.function.get("name")
         if not function:
             return []
         remark = f"the collection still names the embedding function {function}: queries given to Chroma as texts are"
         return [f"{remark} embedded by it; give it vectors of the new model, or name its function"]
 
-    def _write_records(
-        self,
-        name: str,
-        dim: int,
-        configuration: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        batches: Iterable[tuple[Sequence[_Record], Vectors]],
-    ) -> None:
-        """Make a collection anew, with records and their vectors."""
-        token = {_OWN: name[-32:]} if self.is_server else {}
-        metadata = {**metadata, **token}
-        written = 0
-        clear_folder(self)
-        with self.written_client() as client:
-            if self.is_server and self.identity(name) is not None:
-                self.delete(name)
-            with _known_functions():
-                collection = client.create_collection(
-                    name, configuration=configuration, metadata=metadata or None, embedding_function=None
-                )
-            at_once = min(client.get_max_batch_size(), max(_REQUEST_BYTES // (_NUMBER_BYTES * dim), 1), READ_AT_ONCE)
-            for records, new in batches:
-                for chunk, vectors in zip(in_parts(records, at_once), in_parts(new, at_once), strict=True):
-                    _add(collection, chunk, vectors)
-                    if self.is_server:
-                        _remove_inherited(collection, chunk)
-                written += len(records)
-            count = collection.count()
-        check_count(self.location, written, count)
-
     def delete(self, name: str) -> None:
         """Delete a collection; the records with lists go before, as Chroma would leave these to new records."""
-        collection = self.find(name)
+        collection = _find(self.client, name)
         offset = 0
         while (page := collection.get(limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
             pairs = zip(page["ids"], page["metadatas"], strict=True)
-            ids = [
-                doc_id for doc_id, fields in pairs if any(isinstance(value, list) for value in (fields or {}).values())
-            ]
+            ids = [doc_id for doc_id, fields in pairs if _has_list(fields or {})]
             if ids:
                 collection.delete(ids=ids)
+            # those that stay are passed over, and those behind the deleted ones have moved up
             offset += len(page["ids"]) - len(ids)
         self.client.delete_collection(name)
 
     def prepare_switch(self, old: ChromaRows, new: ChromaRows) -> None:
         """Let the new collection name a function of its own model, or none, if it names that of the old one."""
-        registered = new.function if new.function.get("type") == "known" else None
-        if registered is None or registered != old.function:
+        registered = new.function
+        if registered.get("type") != "known" or registered != old.function:
             return
         manifest = new.companions.manifest()
-        function = _named_function(_function_of(manifest.model if manifest else None, registered))
+        model = None if manifest is None else manifest.model
+        function = _named_function(_function_of(model, registered))
         with self.written_client() as client, _known_functions():
             # `Collection.modify` would refuse, after it was done, a function of another name
             client.get_collection(self.name, embedding_function=None)._client._modify(
-                id=new.handle.id, new_configuration={"embedding_function": function}, **self.tenant
+                id=new.handle.id, new_configuration={"embedding_function": function}, **_tenant(self.address)
             )
 
 
@@ -327,6 +290,16 @@ class ChromaFolder:
         self._folder = folder
         self._location = location
         self._tenant = tenant
+
+    @classmethod
+    def of(cls, driver: ChromaDriver) -> ChromaFolder:
+        """Return the folder of a driver as it lies on the disk."""
+        driver.require_folder()
+        return cls(driver.folder, driver.location, _tenant(driver.address))
+
+    def at(self, folder: Path) -> ChromaFolder:
+        """Return a copy of the folder, which lies elsewhere."""
+        return ChromaFolder(folder, self._location, self._tenant)
 
     def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
         with sqlite_database(self._folder / _DATABASE, self._location) as connection:
@@ -340,7 +313,8 @@ class ChromaFolder:
         """Return the id of a collection; None if there is none."""
         question = "SELECT id FROM collections WHERE name = ?"
         values = [name]
-        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):  # Chroma before 0.4.15 has none
+        # Chroma before 0.4.15 has no databases
+        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):
             question = (
                 "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
                 "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
@@ -353,11 +327,13 @@ class ChromaFolder:
         collection = self.identity(name)
         if collection is None:
             return None
+        # writes wait in a queue, which is cleared once they are applied
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         # not the largest by SQLite, to which any blob is larger than any number
         applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
         rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
         numbers = [_sequence_number(number) for (number,) in rows if number is not None]
+        # a change of name or metadata is no write to the records
         metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
         names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
         return [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
@@ -382,41 +358,41 @@ class ChromaRows(ClientRows):
 
     def __init__(self, driver: ChromaDriver) -> None:
         super().__init__(driver)
-        self.handle = driver.find(self.name)
+        self.handle = _find(driver.client, self.name)
         self.id = str(self.handle.id)
         self.configuration = dict(self.handle._model.configuration_json)
         self.metadata = {key: value for key, value in (self.handle.metadata or {}).items() if key != _OWN}
-        if "hnsw" in self.configuration:
+        if self.configuration.get("hnsw") is not None:
             self.configuration["hnsw"] = _index_in_use(self.configuration["hnsw"], self.metadata)
         self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         manifest = self.companions.manifest()
-        opened_as = None if manifest is None else manifest.store.index
-        noted = Address.parse(f"#{opened_as or ''}").options
+        opened_as = "" if manifest is None else manifest.store.index or ""
+        noted = Address.parse(f"#{opened_as}").options
         if _TEXT in noted:
             driver.address = replace(driver.address, options={_TEXT: noted[_TEXT], **driver.address.options})
 
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
         self.distance = self.index.get("space") or "l2"
-        sample = np.asarray(self.handle.get(limit=64, include=["embeddings"])["embeddings"], np.float32)
-        self.dim = self.handle._model.dimension or (sample.shape[1] if len(sample) else 0)
+        sample = np.asarray(self.handle.get(limit=_SAMPLE, include=["embeddings"])["embeddings"], np.float32)
+        # a collection has no dimension before its first record
+        self.dim = self.handle._model.dimension or 0
+        if not self.dim and len(sample):
+            self.dim = sample.shape[1]
         count = self.handle.count()
         function = self.function.get("name")
-        details: dict[str, str | int | None] = {"collection": self.name}
-        details |= {label: self.index.get(key) for key, label in _LABELS.items()}
-        details["embedding_function"] = function
-        remark = f"the collection names the embedding function {function}, which stays as it is in a new store"
         has_texts, notes = self._find_texts(count)
-        details["text"] = self.text
-        return described(
-            self,
-            "SPANN" if self.configuration.get("spann") else "HNSW",
-            count,
-            sample,
-            details=details,
-            notes=notes if function is None else (remark, *notes),
-            has_texts=has_texts,
-        )
+        if function is not None:
+            remark = f"the collection names the embedding function {function}, which stays as it is in a new store"
+            notes = (remark, *notes)
+        details: dict[str, str | int | None] = {
+            "collection": self.name,
+            **{label: self.index.get(key) for key, label in _LABELS.items()},
+            "embedding_function": function,
+            "text": self.text,
+        }
+        kind = "SPANN" if self.configuration.get("spann") else "HNSW"
+        return described(self, kind, count, sample, details=details, notes=notes, has_texts=has_texts)
 
     def _find_texts(self, count: int) -> tuple[bool, tuple[str, ...]]:
         """Find where the texts are: in the field that is named, in the documents, else in a field with a usual name.
@@ -432,7 +408,9 @@ class ChromaRows(ClientRows):
         names = {name: None for fields in metadatas for name, value in fields.items() if isinstance(value, str)}
         strings = longest_first(names, metadatas)
         if requested is None and not any(name in TEXT_NAMES for name in strings):
-            way = f"it could be {', '.join(strings)}; say ?text=FIELD for one" if strings else "add documents to it"
+            way = "add documents to it"
+            if strings:
+                way = f"it could be {', '.join(strings)}; say ?text=FIELD for one"
             return False, (f"{NO_TEXTS}the records of the collection have no documents; {way}",)
         if requested is not None and not count:
             self.text = requested
@@ -448,7 +426,7 @@ class ChromaRows(ClientRows):
     @property
     def key(self) -> str:
         """Place, name, tenant and database."""
-        return f"{self.driver.whole_place}#{self.name}{options_text(self.driver.tenant)}"
+        return f"{self.driver.whole_place}#{self.name}{options_text(_tenant(self.driver.address))}"
 
     def records(self) -> Iterator[Any]:
         """Read all but the vectors."""
@@ -463,16 +441,23 @@ class ChromaRows(ClientRows):
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read the records in Chroma's order."""
-        include = [*(_FIELDS if records else ()), *(["embeddings"] if vectors else [])]
-        most = max(_PAGE_BYTES // (_OBJECT_BYTES * max(self.dim, 1)), 1)
-        at_once = min(_PAGE, most) if vectors else _PAGE
+        include: list[str] = []
+        at_once = _PAGE
+        if records:
+            include += _FIELDS
+        if vectors:
+            include.append("embeddings")
+            most = _PAGE_BYTES // (_OBJECT_BYTES * max(self.dim, 1))
+            at_once = max(min(_PAGE, most), 1)
         for page in self._pages(include, at_once):
             yield Page(page["ids"], page["embeddings"], _records(page) if records else None)
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return documents by their ids."""
         for doc_id, text, fields, uri in _records(self.handle.get(ids=[*ids], include=[*_FIELDS])):
-            metadata = {**(fields or {}), **({} if uri is None else {_URI: uri})}
+            metadata = dict(fields or {})
+            if uri is not None:
+                metadata[_URI] = uri
             if self.text is None:
                 yield Document(doc_id, text or "", metadata)
                 continue
@@ -492,9 +477,10 @@ class ChromaRows(ClientRows):
             if copy is not None:
                 # kept until the last of the queries has ended that several threads ask of it
                 weakref.finalize(self.handle, id, copy)
-                self.handle = self.driver.find(self.name)
+                self.handle = _find(self.driver.client, self.name)
         count = 0
         for names in in_parts(list(new)):
+            # Chroma says nothing of ids that are not there
             ids = self.handle.get(ids=names, include=[])["ids"]
             if ids:
                 self.handle.update(ids=ids, embeddings=np.stack([new[doc_id] for doc_id in ids]))
@@ -513,7 +499,8 @@ class ChromaRows(ClientRows):
 
     def settings(self) -> dict[str, Any]:
         """Return the configuration of a new collection as this one is."""
-        settings = {key: dict(self.configuration[key]) for key in ("hnsw", "spann") if self.configuration.get(key)}
+        kinds = ("hnsw", "spann")
+        settings = {kind: dict(self.configuration[kind]) for kind in kinds if self.configuration.get(kind)}
         if self.function.get("type") == "known":
             settings["embedding_function"] = _named_function(self.function)
         return settings
@@ -527,6 +514,7 @@ class ChromaSearch(DatabaseSearch):
     def search(self, queries: Vectors, k: int, where: Any) -> list[Hits]:
         """DatabaseSearch; `where` is one of Chroma's, such as `{"page": {"$lt": 3}}`."""
         try:
+            # Chroma takes no filter that is empty
             condition = dict(where) if where else None
             response = self.rows.handle.query(
                 query_embeddings=queries, n_results=k, where=condition, include=["distances"]
@@ -535,10 +523,14 @@ class ChromaSearch(DatabaseSearch):
             if where is None:
                 raise
             raise UsageError(f"{self.rows.location}: {error}; is the filter right, as {{'source': 'a'}} is?") from error
-        return [
-            as_hits(ids, distances if self.rows.distance == "l2" else 1 - np.array(distances, np.float64))
-            for ids, distances in zip(response["ids"], response["distances"], strict=True)
-        ]
+        hits = []
+        for ids, distances in zip(response["ids"], response["distances"], strict=True):
+            scores = np.array(distances, np.float64)
+            # what Chroma calls a distance is one less the cosine or the inner product; l2 comes squared
+            if self.rows.distance != "l2":
+                scores = 1 - scores
+            hits.append(as_hits(ids, scores))
+        return hits
 
     @property
     def setting(self) -> SearchSetting | None:
@@ -558,7 +550,9 @@ class ChromaCompanions(Companions):
     def folder(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""
         own = self._own_folder()
-        return own if own is not None and own.is_dir() else super().folder()
+        if own is not None and own.is_dir():
+            return own
+        return super().folder()
 
     def keep(self, manifest: Manifest) -> Path | str:
         """Write the manifest into the folder; if another collection's is there, into one inside."""
@@ -580,12 +574,14 @@ class ChromaNames(ClientNames):
 
     def successor(self, ending: str) -> str:
         """Return a location on the same server, with its tenant and database."""
+        # tenant and database come behind the name in a location
         server = self.driver.location.partition("#")[0]
         return f"{server}#{self.driver.name}-{ending}{options_text(_named_tenant(self.driver.address))}"
 
     def token(self, name: str) -> str | None:
         """Return the token in the metadata."""
-        return (getattr(self.driver.find(name), "metadata", None) or {}).get(_OWN)
+        collection = _find(self.driver.client, name)
+        return None if collection is None else (collection.metadata or {}).get(_OWN)
 
     def is_published(self, content: Path) -> bool:
         """Return whether the collection has its final name, and the one that it replaces is gone."""
@@ -594,7 +590,7 @@ class ChromaNames(ClientNames):
     def publish(self, staging: str, content: Path) -> None:
         """Give the collection the final name by a rename; one that has it is renamed before, and dropped after."""
         token = staging[-32:]
-        listed = {collection.name: collection for collection in self.driver.listed()}
+        listed = {collection.name: collection for collection in _listed(self.driver.client)}
         keep(content, token)
         if staging in listed:
             if self.driver.name in listed:
@@ -610,12 +606,13 @@ class ChromaNames(ClientNames):
     def leftovers(self) -> list[str]:
         """Return collections NAME-TOKEN and NAME-TOKEN-old; one of the latter gets back a name that nothing has."""
         pattern = re.compile(re.escape(self.driver.name) + "-[0-9a-f]{32}(-old)?")
-        listed = self.driver.listed()
+        listed = _listed(self.driver.client)
         unfinished = [
             collection
             for collection in listed
             if pattern.fullmatch(collection.name) and _OWN in (collection.metadata or {})
         ]
+        # a run was killed between the two renames of `publish`
         replaced = next((collection for collection in unfinished if collection.name.endswith("-old")), None)
         if replaced is not None and all(collection.name != self.driver.name for collection in listed):
             replaced.modify(name=self.driver.name)
@@ -623,7 +620,7 @@ class ChromaNames(ClientNames):
 
     def swap(self, targets: Mapping[str, Any]) -> None:
         """Rename collections, one that is in the way first; between two renames nothing has the old name."""
-        by_id = {str(collection.id): collection for collection in self.driver.listed()}
+        by_id = {str(collection.id): collection for collection in _listed(self.driver.client)}
         goals = {key: name for name, key in targets.items()}
         strangers = [key for key, collection in by_id.items() if collection.name in targets and key not in goals]
         if strangers or not by_id.keys() >= goals.keys():
@@ -634,8 +631,10 @@ class ChromaNames(ClientNames):
                 continue
             if holder is not None:
                 goal = goals[str(holder.id)]
-                is_free = all(collection.name != goal for collection in by_id.values())
-                holder.modify(name=goal if is_free else f"{name}{ASIDE}")
+                # Chroma gives no name to two collections, so one of them is called something else between
+                if any(collection.name == goal for collection in by_id.values()):
+                    goal = f"{name}{ASIDE}"
+                holder.modify(name=goal)
             by_id[key].modify(name=name)
 
 
@@ -644,32 +643,99 @@ def _named_tenant(address: Address) -> dict[str, str]:
     return {name: value for name, value in address.options.items() if name in _TENANT}
 
 
+def _tenant(address: Address) -> dict[str, str]:
+    """Return tenant and database, as the client takes them."""
+    return {**_TENANT, **_named_tenant(address)}
+
+
 @cache
 def _connect(process: int, url: str, token: str | None, tenant: str, database: str) -> Any:  # noqa: ARG001
     """Return one client of each server: Chroma's own keeps its connections until the process ends, closed or not."""
-    address, is_safe = urlsplit(url), url.startswith("chroma+https:")
-    try:
-        host, port = address.hostname, address.port or (443 if is_safe else 8000)
-    except ValueError:
-        host = None
+    host = None
+    # a port that is no number is found out when it is asked for
+    with suppress(ValueError):
+        address = urlsplit(url)
+        port = address.port or _PORTS[address.scheme]
+        host = address.hostname
     if not host:
         raise UsageError(f"{url}: this is not the URL of a server; write chroma+http://HOST:PORT#COLLECTION")
     module = import_client("chromadb", "chroma")
     settings = module.config.Settings(anonymized_telemetry=False)
-    if not is_safe:  # nothing to verify: loading certificates takes longer than everything else
+    is_safe = address.scheme == "chroma+https"
+    # nothing to verify: loading certificates takes longer than everything else
+    if not is_safe:
         settings.chroma_server_ssl_verify = False
-    headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"} if token else None
+    headers = None
+    # Chroma's own service reads the first, servers with a token of their own either, as they are set up
+    if token:
+        headers = {"x-chroma-token": token, "Authorization": f"Bearer {token}"}
     return module.HttpClient(host, port, is_safe, headers, settings, tenant, database)
 
 
-def _index_in_use(index: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+def _listed(client: Any) -> list[Any]:
+    """Return the collections of a server, as Chroma's own objects."""
+    collections: list[Any] = []
+    # by itself, a server lists a hundred
+    while page := client.list_collections(limit=READ_AT_ONCE, offset=len(collections)):
+        collections += page
+    return collections
+
+
+def _find(client: Any, name: str) -> Any:
+    """Return the collection that has a name; None if there is none."""
+    absent = import_client("chromadb.errors", "chroma").NotFoundError
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except absent:
+        return None
+
+
+def _has_list(fields: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, list) for value in fields.values())
+
+
+def _write_records(
+    driver: ChromaDriver,
+    name: str,
+    dim: int,
+    configuration: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    batches: Iterable[tuple[Sequence[_Record], Vectors]],
+) -> None:
+    """Make a collection anew, with records and their vectors."""
+    metadata = dict(metadata)
+    if driver.is_server:
+        metadata[_OWN] = name[-32:]
+    written = 0
+    clear_folder(driver)
+    with driver.written_client() as client:
+        if driver.is_server and driver.identity(name) is not None:
+            driver.delete(name)
+        with _known_functions():
+            # Chroma takes no metadata that is empty
+            collection = client.create_collection(
+                name, configuration=configuration, metadata=metadata or None, embedding_function=None
+            )
+        fitting = max(_REQUEST_BYTES // (_NUMBER_BYTES * dim), 1)
+        at_once = min(client.get_max_batch_size(), fitting, READ_AT_ONCE)
+        for records, new in batches:
+            for chunk, vectors in zip(in_parts(records, at_once), in_parts(new, at_once), strict=True):
+                _add(collection, chunk, vectors)
+                if driver.is_server:
+                    _remove_inherited(collection, chunk)
+            written += len(records)
+        count = collection.count()
+    check_count(driver.location, written, count)
+
+
+def _index_in_use(index: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that an index is searched with.
 
     Of a collection that Chroma before 1.0 made, its client names the defaults whatever the metadata says, and yet goes
     by the metadata.
     """
-    if index is None or any(index.get(name) != value for name, value in _DEFAULT_INDEX.items()):
-        return None if index is None else dict(index)
+    if any(index.get(name) != value for name, value in _DEFAULT_INDEX.items()):
+        return dict(index)
     return {**index, **{name: metadata[key] for key, name in _EARLIER_NAMES.items() if key in metadata}}
 
 
@@ -715,8 +781,11 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
     if not document.id:
         raise StoreError("a document has an empty id, which Chroma does not take; give it another")
     fields = dict(document.metadata)
-    uri = fields.pop(_URI) if isinstance(fields.get(_URI), str) else None
+    uri = None
+    if isinstance(fields.get(_URI), str):
+        uri = fields.pop(_URI)
     record: dict[str, Any] = {}
+    # keys of JSON are texts, and those of other stores may be numbers
     for key, value in ((str(key), value) for key, value in fields.items()):
         if value is None:
             absent.add(key)
@@ -725,7 +794,9 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
         elif not key or key.startswith(("chroma:", "$", "#")):
             raise StoreError(f"document {document.id!r}: Chroma keeps the key {key!r} to itself; rename it")
         elif _is_plain(value):
-            record[key] = list(value) if isinstance(value, tuple) else value
+            record[key] = value
+            if isinstance(value, tuple):
+                record[key] = list(value)
         else:
             as_json.add(key)
             try:
@@ -738,11 +809,12 @@ def _as_record(document: Document, absent: set[str], as_json: set[str], *, has_t
 
 def _is_plain(value: Any) -> bool:
     """Return whether Chroma holds it as it is; of a number that is not finite it drops the key without a word."""
-    if isinstance(value, list | tuple):  # of one type, and not empty
+    # lists are of one type, and not empty
+    if isinstance(value, list | tuple):
         return len(set(map(type, value))) == 1 and not isinstance(value[0], list | tuple) and all(map(_is_plain, value))
     if isinstance(value, float):
         return math.isfinite(value)
-    return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < 1 << 63)
+    return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < _MOST_INTEGER)
 
 
 def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
@@ -753,8 +825,11 @@ def _remarks(absent: set[str], as_json: set[str]) -> Iterator[str]:
         f"{no_json}: these keys have them as JSON texts": sorted(as_json),
     }
     for change, keys in changed.items():
+        named = ", ".join(keys[:_NAMED])
+        if len(keys) > _NAMED:
+            named += f" and {len(keys) - _NAMED} more"
         if keys:
-            yield f"{change}: {', '.join(keys[:10])}{f' and {len(keys) - 10} more' if len(keys) > 10 else ''}"
+            yield f"{change}: {named}"
 
 
 def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -763,7 +838,10 @@ def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapp
         return {"type": "legacy"}
     kind, _, name = model.spec.partition(":")
     if kind == "openai":
-        config = dict(stored["config"]) if stored["name"] == "openai" else {"api_key_env_var": "OPENAI_API_KEY"}
+        config = {"api_key_env_var": "OPENAI_API_KEY"}
+        # addresses and keys of the old model are those of the new one, too
+        if stored["name"] == "openai":
+            config = dict(stored["config"])
         # only these models are asked for a dimension
         dim = model.dim if name.startswith("text-embedding-3") else None
         return {"type": "known", "name": "openai", "config": {**config, "model_name": name, "dimensions": dim}}

@@ -35,7 +35,7 @@ from migrate.databases.located import DatabaseTraits
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
-from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, fields_beside, main_fields
+from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders, VectorFields, fields_beside, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
@@ -46,6 +46,20 @@ _OWN: Final = b"lead-migrate"
 """In the metadata of a schema: options that the table is opened with, and `made` if it was made of documents."""
 _SCATTERED: Final = 3_000
 """Vectors that were replaced one by one, at least, before the small files that they leave are merged."""
+_SCATTERED_SHARE: Final = 0.02
+"""The share of the rows that these are, at least: a merge reads and writes every file that it joins."""
+_SAMPLE: Final = 64
+"""Vectors that are looked at for their length."""
+_NEWEST_FOR: Final = timedelta(seconds=1)
+"""How long a table may miss what another program has committed; sooner, each search would list the folder."""
+_KEEP_VERSIONS: Final = timedelta(days=36_500)
+"""A merge deletes versions older than this, and by itself those of a week; a reader may have any of them open."""
+_NPROBES: Final = 20
+"""Partitions that LanceDB looks into where a search names no number."""
+_MOST_NPROBES: Final = 1_024
+_MOST_REFINED: Final = 64
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+"""A whole number that surely fits 64 bits: a greater one would make LanceDB refuse the whole condition."""
 
 
 class LanceDriver(Driver):
@@ -103,11 +117,15 @@ class LanceDriver(Driver):
 
     def write_copy(self, name: str, dim: int, old: LanceRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write a table of one version with the columns and indexes of another."""
-        schema, remarks = old.new_schema(dim)
-        table = self._write_table(name, schema, (old.new_rows(page, schema) for page in pages))
-        for index, settings in old.indices:
-            is_of_vectors = index.columns[0] == old.vector
-            remarks += _index_again(table, index, settings, dim if is_of_vectors else None)
+        options = dict(old.options)
+        if len(old.columns.vectors) > 1:
+            options["vector"] = old.vector
+        schema, remarks = old.columns.with_dim(old.vector, dim, options)
+        batches = (_copied_rows(old, page, schema) for page in pages)
+        table = self._write_table(name, schema, batches)
+        for index, statistics in old.indices:
+            new_dim = dim if index.columns[0] == old.vector else None
+            remarks += _index_again(table, index, statistics, new_dim)
         sync_folder(self)
         return remarks
 
@@ -124,82 +142,235 @@ class LanceDriver(Driver):
                 for batch in batches:
                     written += batch.num_rows
                     yield batch
-            except LeadMigrateError as error:  # of which LanceDB passes on the words alone
+            except LeadMigrateError as error:
+                # LanceDB passes on the words alone, and not which error it was
                 failures.append(error)
                 raise
 
         reader = pa.RecordBatchReader.from_batches(schema, counted())
         try:
+            # by itself, the client refuses rows without a vector, which it calls bad
             table = _connect(self.folder).create_table(name, reader, mode="overwrite", on_bad_vectors="null")
-        except Exception as error:
-            raise (failures[0] if failures else error) from None
+        except Exception:
+            if failures:
+                raise failures[0] from None
+            raise
         check_count(self.location, written, table.count_rows())
         sync_folder(self)
         return table
 
 
+class LanceColumns:
+    """The columns of a table by what they can hold, and the schema of another table like it."""
+
+    def __init__(self, location: str, schema: Any) -> None:
+        from pyarrow import types
+
+        self._location = location
+        self.schema = schema
+        self.vectors: list[str] = []
+        self.texts: list[str] = []
+        self._whole_numbers: list[str] = []
+        for field in schema:
+            if types.is_fixed_size_list(field.type) and types.is_floating(field.type.value_type):
+                self.vectors.append(field.name)
+            elif types.is_string(field.type) or types.is_large_string(field.type):
+                self.texts.append(field.name)
+            elif types.is_integer(field.type):
+                self._whole_numbers.append(field.name)
+
+    def stored_options(self) -> dict[str, Any]:
+        """Return the options that the schema names."""
+        content = (self.schema.metadata or {}).get(_OWN, b"{}")
+        # another program may have written something else there
+        with suppress(MalformedError):
+            return dict(as_table(parse_json(content)))
+        return {}
+
+    def choose_vector(self, requested: str | None, added: Mapping[str, AddedField]) -> str:
+        """Return the column of vectors that is asked for, or the only one that was not `added` beside another."""
+        names = self.vectors
+        if requested not in names:
+            names = main_fields(names, added)
+        remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
+        return choose(self._location, "vector", names, requested, remedy)
+
+    def choose_id(self, requested: str | None) -> str | None:
+        """Return the column of ids that is asked for, or one with a usual name; None if there is none."""
+        columns = [name for name in self.schema.names if name in self.texts + self._whole_numbers]
+        if requested is None:
+            return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
+        return choose(self._location, "column of ids", columns, requested, "say ?id=COLUMN for one")
+
+    def with_dim(self, vector: str, dim: int, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Return the schema with vectors of another dimension, which names some options, and remarks."""
+        import pyarrow as pa
+
+        remarks = []
+        old = self.schema.field(vector)
+        if pa.types.is_float16(old.type.value_type):
+            remarks.append(f"the vectors are rounded to half precision, as column {vector} has it")
+        kind = pa.list_(old.type.value_type, dim)
+        field = pa.field(old.name, kind, old.nullable, old.metadata)
+        schema = self.schema.set(self.schema.get_field_index(vector), field)
+        metadata = dict(self.schema.metadata or {})
+        # the client would embed texts with the old model, and add them to vectors of the new one
+        if metadata.pop(b"embedding_functions", None) is not None:
+            remarks.append(
+                "the embedding function that the old table names is not in the new one, as it belongs to the old "
+                "model; give the table that of the new model, or queries as vectors"
+            )
+        if options:
+            metadata[_OWN] = json.dumps(options, sort_keys=True).encode()
+        return schema.with_metadata(metadata or None), remarks
+
+
+class LanceVersion:
+    """A table at one version, by the numbers of its rows. `handle` is LanceDB's own object for it."""
+
+    at_once = 4_096
+    """Rows that are read at a time."""
+
+    def __init__(self, handle: Any, vector: str) -> None:
+        self.handle = handle
+        self._vector = vector
+        self.without_vector = handle.count_rows(f"{_quoted(vector)} IS NULL")
+        self._is_legacy: bool | None = None
+        self._rows_with_vector: NDArray[np.int64] | None = None
+        self._numbered: dict[str, int] | None = None
+
+    def batches(self, columns: Sequence[str] | None, condition: str | None = None) -> Any:
+        """Yield rows in their order, as Arrow has them, in bounded memory; None is all columns."""
+        query = self.handle.search()
+        if columns is not None:
+            query = query.select([*columns])
+        if condition is not None:
+            query = query.where(condition)
+        yield from (batch for batch in query.to_batches(self.at_once) if batch.num_rows)
+
+    def with_vector(self) -> NDArray[np.int64]:
+        """Return the numbers of the rows with a vector."""
+        if self._rows_with_vector is None:
+            self._rows_with_vector = self._find_vectors()
+        return self._rows_with_vector
+
+    def numbered(self) -> dict[str, int]:
+        """Return the rows with a vector by their numbers in words, which are ids where no column has any."""
+        if self._numbered is None:
+            self._numbered = {str(row): row for row in self.with_vector().tolist()}
+        return self._numbered
+
+    def _find_vectors(self) -> NDArray[np.int64]:
+        if not self.without_vector:
+            return np.arange(self.handle.count_rows())
+        columns = (batch.column(0) for batch in self.batches([self._vector]))
+        return np.flatnonzero(np.concatenate([column.is_valid().to_numpy(zero_copy_only=False) for column in columns]))
+
+    def take(self, rows: NDArray[np.int64], columns: list[str]) -> Any:
+        """Return columns of some rows by their numbers."""
+        offsets, positions = np.unique(rows, return_inverse=True)
+        if len(offsets) and self.is_legacy():
+            return self._scan_for(offsets, columns).take(positions)
+        return self.handle.take_offsets(offsets.tolist()).select(columns).to_arrow().take(positions)
+
+    def _scan_for(self, offsets: NDArray[np.int64], columns: list[str]) -> Any:
+        """Return columns of rows at different positions, which ascend, from all rows between the first and the last."""
+        import pyarrow as pa
+
+        start = int(offsets[0])
+        count = int(offsets[-1]) + 1 - start
+        window = self.handle.search().select(columns).offset(start).limit(count)
+        chosen = []
+        for batch in window.to_batches(self.at_once):
+            first, last = np.searchsorted(offsets, [start, start + batch.num_rows])
+            if first < last:
+                chosen.append(batch.take(pa.array(offsets[first:last] - start)))
+            start += batch.num_rows
+        return pa.Table.from_batches(chosen)
+
+    def is_legacy(self) -> bool:
+        """Return whether the files are of the format before 2.0, of which the client takes no rows by position."""
+        if self._is_legacy is None:
+            self._is_legacy = self.handle.count_rows() > 0 and not self._takes_offsets()
+        return self._is_legacy
+
+    def _takes_offsets(self) -> bool:
+        # nothing in the client names the format of the files
+        try:
+            self.handle.take_offsets([0]).select([self._vector]).to_arrow()
+        except Exception as error:
+            if "v1 files" not in str(error):
+                raise
+            return False
+        return True
+
+
 class LanceRows(DatabaseRows):
-    """The rows of a table at one version."""
+    """The rows of a table at one version, by their ids."""
 
     driver: LanceDriver
-    at_once = 4_096
+    at_once = LanceVersion.at_once
 
     def __init__(self, driver: LanceDriver) -> None:
         super().__init__(driver)
-        options = dict(driver.address.options)
-        version = options.pop("version", None)
+        requested = dict(driver.address.options)
+        version = requested.pop("version", None)
         if version is not None and not version.isdecimal():
             raise UsageError(
                 f"{self.location}: the version {version!r} is not a number; say ?version=3, or leave it out"
             )
         self.asked_version = None if version is None else int(version)
         refuse_endless_in(driver.folder / f"{self.name}.lance")
-        self.table = driver.open_table()
-        self.table.checkout(self.asked_version or self.table.version)
-        self.schema = self.table.schema
-        self.columns = _columns(self.schema)
-        self.indices = [(index, self.table.index_stats(index.name)) for index in self.table.list_indices()]
-        self.options: dict[str, Any] = options
-        with suppress(MalformedError):  # another program has written something else there
-            self.options = {**as_table(parse_json((self.schema.metadata or {}).get(_OWN, b"{}"))), **options}
-        if options.get("vector") is None and self.options.get("vector") not in self.columns["vector"]:
-            self.options.pop("vector", None)  # a column that was dropped since
-        remedy = "say #TABLE?vector=COLUMN, of a fixed_size_list of floats"
-        named = self.options.get("vector")
-        names = self.columns["vector"]
-        names = names if named in names else main_fields(names, self.fields.added())
-        self.vector = choose(self.location, "vector", names, named, remedy)
+        handle = driver.open_table()
+        # held at its version, or ids and vectors would be of different ones while another program writes
+        handle.checkout(self.asked_version or handle.version)
+        self.columns = LanceColumns(self.location, handle.schema)
+        self.schema = self.columns.schema
+        self.options = {**self.columns.stored_options(), **requested}
+        # the schema may name a column that was dropped since
+        if "vector" not in requested and self.options.get("vector") not in self.columns.vectors:
+            self.options.pop("vector", None)
+        self.vector = self.columns.choose_vector(self.options.get("vector"), self.fields.added())
         self.dim = self.schema.field(self.vector).type.list_size
-        self.id_column = self._choose_id(self.options.get("id"))
-        self.has_text_ids = self.id_column in self.columns["text"]
+        self.id_column = self.columns.choose_id(self.options.get("id"))
+        self._has_text_ids = self.id_column in self.columns.texts
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
-        self.index = next(
-            (candidate for candidate in self.indices if list(candidate[0].columns) == [self.vector]), None
-        )
-        self.without_vector = self.table.count_rows(f"{_quoted(self.vector)} IS NULL")
-        self.newest = self.table
+        self.indices = [(index, handle.index_stats(index.name)) for index in handle.list_indices()]
+        own = (pair for pair in self.indices if list(pair[0].columns) == [self.vector])
+        self.index = next(own, None)
+        """The index of the vectors and its statistics."""
+        self.table = LanceVersion(handle, self.vector)
+        self.without_vector = self.table.without_vector
+        self._is_held = self.id_column is None or self.asked_version is not None
+        self.newest = handle
         """The newest version, whatever is written; one that was asked for, or has no ids, as it is."""
-        if self.id_column is not None and self.asked_version is None:
-            self.newest = driver.open_table(read_consistency_interval=timedelta(seconds=1))
+        if not self._is_held:
+            self.newest = driver.open_table(read_consistency_interval=_NEWEST_FOR)
         self._scattered = 0
-        self._is_legacy: bool | None = None
-        self._rows_with_vector: NDArray[np.int64] | None = None
-        self._positions: dict[str, int] | None = None
 
     def describe(self) -> StoreInfo:
         """Describe the version."""
-        texts = [name for name in self.columns["text"] if name != self.id_column]
+        handle = self.table.handle
+        texts = [name for name in self.columns.texts if name != self.id_column]
         self.text, why = choose_text(self.location, texts, self.options.get("text"))
         self.distance, notes = self._distance(self.options.get("distance"))
-        sample = self.table.search().where(self.has_vector).select([self.vector]).limit(64).to_arrow().column(0)
+        sample = handle.search().where(self.has_vector).select([self.vector]).limit(_SAMPLE).to_arrow().column(0)
         notes += (why,)
         if self.id_column is None:
             notes += ("the table has no column of ids: rows are numbered from 0 on; say ?id=COLUMN for one",)
-        details: dict[str, str | int | None] = {"table": self.name, "version": int(self.table.version)}
-        details |= {"vector": self.vector, "element": str(self.schema.field(self.vector).type.value_type)}
-        details |= {"distance": self.distance, "text": self.text, "id": self.id_column}
-        kind = "none" if self.index is None else str(self.index[0].index_type)
-        count = self.table.count_rows() - self.without_vector
+        details: dict[str, str | int | None] = {
+            "table": self.name,
+            "version": int(handle.version),
+            "vector": self.vector,
+            "element": str(self.schema.field(self.vector).type.value_type),
+            "distance": self.distance,
+            "text": self.text,
+            "id": self.id_column,
+        }
+        kind = "none"
+        if self.index is not None:
+            kind = str(self.index[0].index_type)
+        count = handle.count_rows() - self.without_vector
         vectors = _as_matrix(sample.combine_chunks(), self.dim)
         return described(self, kind, count, vectors, details=details, notes=notes)
 
@@ -210,34 +381,39 @@ class LanceRows(DatabaseRows):
 
     def version(self, *, of_pages: bool = False) -> Any:
         """Return the newest version with its moment; of a version that was asked for, and of `pages`, that one."""
-        is_pinned = of_pages or self.asked_version is not None
-        return _version_of(self.table if is_pinned else self.driver.open_table())
+        is_held = of_pages or self.asked_version is not None
+        handle = self.table.handle if is_held else self.driver.open_table()
+        # numbers come again where a table was dropped and made anew
+        moments = {version["version"]: version["timestamp"].isoformat() for version in handle.list_versions()}
+        return [handle.version, moments.get(handle.version)]
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows in their order; `raw` is an Arrow batch, with the rows that have no vector among the others."""
-        columns = None if records else [self.vector, *([self.id_column] if self.id_column else [])]
-        condition, ids_alone = None, not vectors and not records and self.id_column is not None
-        if ids_alone:  # a condition would read the vectors
-            columns, condition = [str(self.id_column)], self.has_vector if self.without_vector else None
+        if not vectors and not records and self.id_column is not None:
+            yield from self._pages_of_ids(self.id_column)
+            return
+        columns = None
+        if not records:
+            columns = [name for name in (self.vector, self.id_column) if name is not None]
         first = 0
-        for batch in self._batches(columns, condition):
+        for batch in self.table.batches(columns):
             ids = self._ids_of(batch, range(first, first + batch.num_rows))
             first += batch.num_rows
-            if not ids_alone:
-                column = batch.column(batch.schema.get_field_index(self.vector))
-                if column.null_count:
-                    valid = column.is_valid()
-                    ids, column = [ids[row] for row in np.flatnonzero(valid)], column.filter(valid)
+            column = batch.column(batch.schema.get_field_index(self.vector))
+            if column.null_count:
+                valid = column.is_valid()
+                ids = [ids[row] for row in np.flatnonzero(valid)]
+                column = column.filter(valid)
             yield Page(ids, _as_matrix(column, self.dim) if vectors else (), batch if records else None)
 
-    def _batches(self, columns: Sequence[str] | None, condition: str | None = None) -> Any:
-        """Yield rows in their order, as Arrow has them, in bounded memory."""
-        query = self.table.search()
-        query = query if columns is None else query.select([*columns])
-        query = query if condition is None else query.where(condition)
-        yield from (batch for batch in query.to_batches(self.at_once) if batch.num_rows)
+    def _pages_of_ids(self, id_column: str) -> Iterator[Page]:
+        # a condition would read the vectors, which are most of a table
+        condition = self.has_vector if self.without_vector else None
+        for batch in self.table.batches([id_column], condition):
+            yield Page(self._ids_of(batch, range(0)), ())
 
     def _ids_of(self, batch: Any, rows: range) -> list[str]:
+        """Return the ids of a batch: those of the column, or the numbers of the `rows` where there is none."""
         if self.id_column is None:
             return [str(row) for row in rows]
         values = batch.column(batch.schema.get_field_index(self.id_column)).to_pylist()
@@ -259,84 +435,49 @@ class LanceRows(DatabaseRows):
 
     def _take(self, ids: Sequence[str], at: NDArray[np.int64] | None, columns: list[str]) -> tuple[Sequence[str], Any]:
         """Return columns of some rows with their ids: at positions, or in the newest version if it may be read."""
-        if at is None and self.id_column is None:
-            position_of = self._position_of()
-            ids = [doc_id for doc_id in ids if doc_id in position_of]
-            at = np.array([position_of[doc_id] for doc_id in ids], np.int64)
-        elif at is None:
-            ids = self._possible(ids)
-            columns = list(dict.fromkeys([*columns, str(self.id_column)]))
-            if self.newest is not self.table:
-                self.newest.checkout_latest()
+        if at is None and self.id_column is not None:
+            return self._look_up(self.possible(ids), columns, self.id_column)
         if at is None:
-            values = ", ".join("'" + doc_id.replace("'", "''") + "'" if self.has_text_ids else doc_id for doc_id in ids)
-            condition = f"{_quoted(str(self.id_column))} IN ({values}) AND {self.has_vector}" if ids else "false"
-            rows = self.newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
-            return self._ids_of(rows, range(0)), rows
-        offsets, positions = np.unique(self._with_vector()[at], return_inverse=True)
-        return ids, self._rows_at(offsets, columns).take(positions)
+            row_of = self.table.numbered()
+            ids = [doc_id for doc_id in ids if doc_id in row_of]
+            return ids, self.table.take(np.array([row_of[doc_id] for doc_id in ids], np.int64), columns)
+        return ids, self.table.take(self.table.with_vector()[at], columns)
 
-    def _rows_at(self, offsets: NDArray[np.int64], columns: list[str]) -> Any:
-        """Return columns of the rows at some different positions of the table, which ascend."""
-        import pyarrow as pa
+    def _look_up(self, ids: Sequence[str], columns: list[str], id_column: str) -> tuple[Sequence[str], Any]:
+        if not self._is_held:
+            self.newest.checkout_latest()
+        # a condition takes no parameters, so the values are a part of it
+        values = ids
+        if self._has_text_ids:
+            values = ["'" + doc_id.replace("'", "''") + "'" for doc_id in ids]
+        condition = "false"
+        if ids:
+            condition = f"{_quoted(id_column)} IN ({', '.join(values)}) AND {self.has_vector}"
+        columns = list(dict.fromkeys([*columns, id_column]))
+        # a search without a limit gives ten rows
+        rows = self.newest.search().where(condition).select(columns).limit(self.at_once).to_arrow()
+        return self._ids_of(rows, range(0)), rows
 
-        if not len(offsets) or not self.is_legacy():
-            return self.table.take_offsets(offsets.tolist()).select(columns).to_arrow()
-        start, stop = int(offsets[0]), int(offsets[-1]) + 1
-        window = self.table.search().select(columns).offset(start).limit(stop - start)
-        chosen = []
-        for batch in window.to_batches(self.at_once):
-            first, last = np.searchsorted(offsets, [start, start + batch.num_rows])
-            if first < last:
-                chosen.append(batch.take(pa.array(offsets[first:last] - start)))
-            start += batch.num_rows
-        return pa.Table.from_batches(chosen)
-
-    def is_legacy(self) -> bool:
-        """Return whether the files are of the format before 2.0, of which the client takes no rows by position."""
-        if self._is_legacy is None:
-            self._is_legacy = self.table.count_rows() > 0 and _takes_no_offsets(self.table, self.vector)
-        return self._is_legacy
-
-    def _with_vector(self) -> NDArray[np.int64]:
-        """Return the numbers of the rows with a vector."""
-        if self._rows_with_vector is None:
-            batches = self._batches([self.vector]) if self.without_vector else ()
-            valid = [batch.column(0).is_valid().to_numpy(zero_copy_only=False) for batch in batches]
-            self._rows_with_vector = (
-                np.flatnonzero(np.concatenate(valid)) if valid else np.arange(self.table.count_rows())
-            )
-        return self._rows_with_vector
-
-    def _position_of(self) -> dict[str, int]:
-        """Return the positions of ids that are the numbers of rows."""
-        if self._positions is None:
-            self._positions = {str(row): position for position, row in enumerate(self._with_vector().tolist())}
-        return self._positions
-
-    def _possible(self, ids: Iterable[str]) -> list[str]:
+    def possible(self, ids: Iterable[str]) -> list[str]:
         """Return those ids that the column can hold."""
-        return [doc_id for doc_id in ids if self.has_text_ids or re.fullmatch(r"-?[0-9]{1,18}", doc_id)]
+        return [doc_id for doc_id in ids if self._has_text_ids or _NUMBER.fullmatch(doc_id)]
 
     def _document(self, doc_id: str, fields: dict[str, Any]) -> Document:
-        if self.options.get("made"):  # metadata is JSON in a column
-            try:
-                return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
-            except (KeyError, TypeError, ValueError, RecursionError) as error:
-                raise StoreError(
-                    f"{self.location}: the metadata of {doc_id!r} is not a JSON object; write the table again"
-                ) from error
-        return as_document(self.location, doc_id, fields, self.id_column, self.text)
-
-    def _choose_id(self, requested: str | None) -> str | None:
-        columns = [name for name in self.schema.names if name in self.columns["text"] + self.columns["whole"]]
-        if requested is None:
-            return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
-        return choose(self.location, "column of ids", columns, requested, "say ?id=COLUMN for one")
+        if not self.options.get("made"):
+            return as_document(self.location, doc_id, fields, self.id_column, self.text)
+        # a table that this tool made of documents has their metadata as JSON in a column
+        try:
+            return Document(doc_id, fields[self.text or "text"] or "", dict(json.loads(fields["metadata"])))
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise StoreError(
+                f"{self.location}: the metadata of {doc_id!r} is not a JSON object; write the table again"
+            ) from error
 
     def _distance(self, requested: str | None) -> tuple[Distance, tuple[str, ...]]:
         """Return how vectors are compared, l2, ip or cosine, with notes."""
-        word = requested if requested or self.index is None else str(self.index[1].distance_type).lower()
+        word = requested
+        if not word and self.index is not None:
+            word = str(self.index[1].distance_type).lower()
         if word is None:
             note = "no index says how vectors are compared: l2 is LanceDB's way; say ?distance=cosine or dot if not"
             return "l2", (note,)
@@ -348,21 +489,19 @@ class LanceRows(DatabaseRows):
         return distance, ()
 
     def update(self, new: Mapping[str, Vectors]) -> int:
-        """Replace vectors, all in one version. LanceDB moves the rows to the end of the table.
-
-        Each call leaves one file more to search; once a share of the table lies in such files they are merged, with no
-        version deleted.
-        """
+        """Replace vectors, all in one version. LanceDB moves the rows to the end of the table."""
         import pyarrow as pa
 
-        if self.newest is self.table:
+        if self._is_held:
             reason = "a table without a column of ids" if self.id_column is None else "an older version"
             raise StoreError(f"{self.location}: vectors cannot be put into {reason}; open the table by its ids")
-        ids = self._possible(new)
+        ids = self.possible(new)
         if not ids:
             return 0
-        key, kind = self.schema.field(self.id_column).type, self.schema.field(self.vector).type
+        key = self.schema.field(self.id_column).type
+        kind = self.schema.field(self.vector).type
         vectors = _as_column(np.stack([new[doc_id] for doc_id in ids]), kind)
+        # numbers of float32 may be infinite in half precision
         beyond = np.flatnonzero(~np.isfinite(_as_matrix(vectors, self.dim)).all(axis=1))
         if len(beyond):
             numbers = f"{kind.value_type} does not hold numbers as large as those for document {ids[beyond[0]]!r}"
@@ -372,12 +511,18 @@ class LanceRows(DatabaseRows):
         merge = self.newest.merge_insert(self.id_column)
         merge = merge.when_matched_update_all(where=f"target.{self.has_vector}")
         count = int(merge.execute(rows).num_updated_rows)
-        self._scattered += count
-        if self._scattered >= max(0.02 * self.newest.count_rows(), _SCATTERED):
-            self._scattered = 0
-            with suppress(Exception):  # another program may commit meanwhile; it is done the next time
-                self.newest.optimize(cleanup_older_than=timedelta(days=36_500))
+        self._merge_files(count)
         return count
+
+    def _merge_files(self, count: int) -> None:
+        """Merge the small files of updates once a share of the table lies in them: each is one more to search."""
+        self._scattered += count
+        if self._scattered < max(_SCATTERED_SHARE * self.newest.count_rows(), _SCATTERED):
+            return
+        self._scattered = 0
+        # another program may commit meanwhile; then it is done the next time
+        with suppress(Exception):
+            self.newest.optimize(cleanup_older_than=_KEEP_VERSIONS)
 
     @property
     def search(self) -> LanceSearch:
@@ -388,45 +533,6 @@ class LanceRows(DatabaseRows):
     def fields(self) -> LanceFields:
         """The columns."""
         return LanceFields(self)
-
-    def new_schema(self, dim: int) -> tuple[Any, list[str]]:
-        """Return the table's schema with vectors of another dimension, and remarks."""
-        import pyarrow as pa
-
-        remarks = []
-        old = self.schema.field(self.vector)
-        at = self.schema.get_field_index(self.vector)
-        if pa.types.is_float16(old.type.value_type):
-            remarks.append(f"the vectors are rounded to half precision, as column {self.vector} has it")
-        kind = pa.list_(old.type.value_type, dim)
-        schema = self.schema.set(at, pa.field(old.name, kind, old.nullable, old.metadata))
-        metadata = dict(self.schema.metadata or {})
-        if metadata.pop(b"embedding_functions", None) is not None:
-            remarks.append(
-                "the embedding function that the old table names is not in the new one, as it belongs to the old "
-                "model; give the table that of the new model, or queries as vectors"
-            )
-        options = {**self.options, "vector": self.vector} if len(self.columns["vector"]) > 1 else self.options
-        if options:
-            metadata[_OWN] = json.dumps(options, sort_keys=True).encode()
-        return schema.with_metadata(metadata or None), remarks
-
-    def new_rows(self, page: Page, schema: Any) -> Any:
-        """Return the rows of a page with its new vectors; those without one stay without."""
-        import pyarrow as pa
-
-        columns = dict(zip(schema.names, page.raw.columns, strict=True))
-        for name in self.columns["vector"]:  # the client would make vectors with NaN in them null
-            if name != self.vector and np.isnan(_as_matrix(columns[name], 1)).any():
-                raise StoreError(
-                    f"{self.location}: there are vectors of column {name} with NaN, which a new table would not "
-                    "keep; replace them by null, or drop the column"
-                )
-        present = columns[self.vector].is_valid().to_numpy(zero_copy_only=False)
-        vectors = np.zeros((len(present), page.vectors.shape[1]), np.float32)
-        vectors[present] = page.vectors
-        columns[self.vector] = _as_column(vectors, schema.field(self.vector).type, pa.array(~present))
-        return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
 class LanceSearch(DatabaseSearch):
@@ -441,7 +547,8 @@ class LanceSearch(DatabaseSearch):
                 f'{self.rows.location}: the filter is no SQL, such as "page < 3", but {type(where).__name__}'
             )
         searches = [self._by(query) for query in queries]
-        if self._is_lossy:  # the scores are then those of whole vectors
+        # scores are then those of whole vectors, and no longer of codes
+        if self._is_lossy:
             searches = [search.refine_factor(1) for search in searches]
         if where is not None:
             searches = [search.where(where, prefilter=True) for search in searches]
@@ -455,8 +562,10 @@ class LanceSearch(DatabaseSearch):
     def setting(self) -> SearchSetting | None:
         """The factor by which more candidates are compared by whole vectors, or the partitions to look into."""
         if self._is_lossy:
-            return SearchSetting("refine_factor", 0, 64, "query.refine_factor({})")
-        return None if self.rows.index is None else SearchSetting("nprobes", 20, 1_024, "query.nprobes({})")
+            return SearchSetting("refine_factor", 0, _MOST_REFINED, "query.refine_factor({})")
+        if self.rows.index is None:
+            return None
+        return SearchSetting("nprobes", _NPROBES, _MOST_NPROBES, "query.nprobes({})")
 
     def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """DatabaseSearch, with another value of the setting where one is given."""
@@ -468,13 +577,18 @@ class LanceSearch(DatabaseSearch):
 
     def _by(self, query: Vectors) -> Any:
         search = self.rows.newest.search(query, vector_column_name=self.rows.vector, query_type="vector")
-        return search.distance_type("dot" if self.rows.distance == "ip" else self.rows.distance)
+        names = {"ip": "dot"}
+        return search.distance_type(names.get(self.rows.distance, self.rows.distance))
 
     def _nearest(self, search: Any, k: int) -> Hits:
+        # without a column of ids, the ids are the numbers of the rows
         ids = self.rows.id_column or "_rowoffset"
         rows = search.select(["_distance", ids]).limit(k).to_arrow()
-        distances = rows["_distance"].to_numpy().astype(np.float64)
-        return as_hits([*map(str, rows[ids].to_pylist())], distances if self.rows.distance == "l2" else 1 - distances)
+        scores = rows["_distance"].to_numpy().astype(np.float64)
+        # what LanceDB calls a distance is one less the cosine, and one less the inner product; l2 comes squared
+        if self.rows.distance != "l2":
+            scores = 1 - scores
+        return as_hits([*map(str, rows[ids].to_pylist())], scores)
 
 
 class LanceFields(FieldFolders, VectorFields):
@@ -491,11 +605,15 @@ class LanceFields(FieldFolders, VectorFields):
     def refuse(self, name: str, dim: int | None) -> None:
         """Refuse a table whose rows are known by their numbers alone, an older version, and legacy files."""
         rows = self._rows
-        if rows.id_column is None or rows.asked_version is not None:
-            reason = "has no column of ids" if rows.id_column is None else "is an older version"
+        reason = None
+        if rows.asked_version is not None:
+            reason = "is an older version"
+        if rows.id_column is None:
+            reason = "has no column of ids"
+        if reason is not None:
             raise UsageError(f"{rows.location}: the table {reason}, so that no column is added to it; translate to a "
                              "new store (-o) instead")  # fmt: skip
-        if rows.is_legacy():
+        if rows.table.is_legacy():
             reason = "the table is in files of the format before 2.0, and LanceDB adds no column to those"
             raise UsageError(f"{rows.location}: {reason}; translate to a new store (-o) instead")
 
@@ -533,8 +651,9 @@ class LanceFields(FieldFolders, VectorFields):
             new = pa.table({rows.id_column: pa.array(ids).cast(key), name: _as_column(vectors, self._type(dim))})
             merge = table.merge_insert(rows.id_column).when_matched_update_all(where=f"target.{rows.has_vector}")
             merge.execute(new)
-        with suppress(Exception):  # another program may commit meanwhile; small files are no harm
-            table.optimize(cleanup_older_than=timedelta(days=36_500))
+        # each batch was a version with small files; another program may commit meanwhile, and these are no harm
+        with suppress(Exception):
+            table.optimize(cleanup_older_than=_KEEP_VERSIONS)
         remarks: list[str] = []
         if rows.index is not None and [name] not in [list(index.columns) for index in table.list_indices()]:
             remarks = _index_again(table, *rows.index, dim, column=name)
@@ -554,43 +673,14 @@ class LanceFields(FieldFolders, VectorFields):
 
 
 def _connect(folder: Path, **options: Any) -> Any:
-    for name in ("LANCE_LOG", "LANCEDB_LOG"):  # a warning that a new table is new would stand between our lines
+    # a warning that a new table is new would stand between our lines
+    for name in ("LANCE_LOG", "LANCEDB_LOG"):
         os.environ.setdefault(name, "error")
     return import_client("lancedb", "lancedb").connect(str(folder), **options)
 
 
 def _tables_in(path: Path) -> list[str]:
     return sorted(table.stem for table in path.glob("*.lance") if (table / "_versions").is_dir())
-
-
-def _takes_no_offsets(table: Any, column: str) -> bool:
-    try:
-        table.take_offsets([0]).select([column]).to_arrow()
-    except Exception as error:
-        if "v1 files" not in str(error):
-            raise
-        return True
-    return False
-
-
-def _version_of(table: Any) -> Any:
-    moments = {version["version"]: version["timestamp"].isoformat() for version in table.list_versions()}
-    return [table.version, moments.get(table.version)]
-
-
-def _columns(schema: Any) -> dict[str, list[str]]:
-    """Return the names of the columns of vectors, texts and whole numbers."""
-    from pyarrow import types
-
-    columns: dict[str, list[str]] = {"vector": [], "text": [], "whole": []}
-    for field in schema:
-        if types.is_fixed_size_list(field.type) and types.is_floating(field.type.value_type):
-            columns["vector"].append(field.name)
-        elif types.is_string(field.type) or types.is_large_string(field.type):
-            columns["text"].append(field.name)
-        elif types.is_integer(field.type):
-            columns["whole"].append(field.name)
-    return columns
 
 
 def _schema_of_documents(dim: int, metric: str) -> Any:
@@ -610,6 +700,25 @@ def _rows_of_documents(page: Page, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([*map(pa.array, zip(*rows, strict=True)), vectors], schema=schema)
 
 
+def _copied_rows(old: LanceRows, page: Page, schema: Any) -> Any:
+    """Return the rows of a page of another table with new vectors; those without one stay without."""
+    import pyarrow as pa
+
+    columns = dict(zip(schema.names, page.raw.columns, strict=True))
+    for name in old.columns.vectors:
+        # the client would make vectors with NaN in them null
+        if name != old.vector and np.isnan(_as_matrix(columns[name], 1)).any():
+            raise StoreError(
+                f"{old.location}: there are vectors of column {name} with NaN, which a new table would not keep; "
+                "replace them by null, or drop the column"
+            )
+    present = columns[old.vector].is_valid().to_numpy(zero_copy_only=False)
+    vectors = np.zeros((len(present), page.vectors.shape[1]), np.float32)
+    vectors[present] = page.vectors
+    columns[old.vector] = _as_column(vectors, schema.field(old.vector).type, pa.array(~present))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+
+
 def _index_again(table: Any, index: Any, statistics: Any, dim: int | None, *, column: str | None = None) -> list[str]:
     """Make an index as another table, or another `column`, has it; `dim` is of the vectors, if it is on these.
 
@@ -617,8 +726,11 @@ def _index_again(table: Any, index: Any, statistics: Any, dim: int | None, *, co
     """
     from lancedb import index as kinds
 
-    (own_column, *more), label = index.columns, f"the index {index.name} ({index.index_type})"
-    name = index.name if column is None else f"{index.name}_{column}"
+    own_column, *more = index.columns
+    label = f"the index {index.name} ({index.index_type})"
+    name = index.name
+    if column is not None:
+        name = f"{index.name}_{column}"
     kind = getattr(kinds, str(index.index_type), None)
     if kind is None or more:
         return [f"{label} could not be made again: of a kind that is not made here"]
@@ -627,21 +739,29 @@ def _index_again(table: Any, index: Any, statistics: Any, dim: int | None, *, co
         table.create_index(column or own_column, config=config, name=name)
     except Exception as error:
         return [f"{label} could not be made again: {' '.join(str(error).split())[:200]}"]
-    is_whole = not is_lossy(str(index.index_type))
-    return [] if is_whole else [f"{label} was rebuilt and is lossy: check its recall against exact search"]
+    if is_lossy(str(index.index_type)):
+        return [f"{label} was rebuilt and is lossy: check its recall against exact search"]
+    return []
 
 
 def _index_settings(kind: Callable[..., Any], index: Any, statistics: Any, dim: int | None) -> dict[str, Any]:
     """Return the settings of an index, as far as LanceDB tells them, and as they fit vectors of the new dimension."""
+    # LanceDB tells settings by other names than those by which they are given
     names = {"max_connections": "m", "construction_ef": "ef_construction", "target_num_partitions": "num_partitions"}
     stored = {names.get(name, name): value for name, value in _settings_in(index.index_details or {})}
     parameters = inspect.signature(kind).parameters
     settings = {key: value for key, value in stored.items() if key in parameters and value is not None}
     if statistics.distance_type is not None and "distance_type" in parameters:
         settings["distance_type"] = str(statistics.distance_type).lower()
+    # codes divide a vector into equal parts; without the setting LanceDB chooses a number that does
     if dim is not None and dim % int(settings.get("num_sub_vectors", 1)):
         del settings["num_sub_vectors"]
-    return {key: int(value) if isinstance(value, str) and value.isdigit() else value for key, value in settings.items()}
+    # numbers of 64 bits are told as texts
+    return {key: _as_number(value) for key, value in settings.items()}
+
+
+def _as_number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

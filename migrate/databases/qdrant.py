@@ -37,7 +37,7 @@ from migrate.errors import (
 )
 from migrate.files import state_folder
 from migrate.locations import scrub
-from migrate.stores.added_fields import FIELDS, FieldFolders, VectorFields, main_fields
+from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
@@ -50,9 +50,19 @@ _LAYOUT: Final = ("page_content", "metadata", "id")
 _DISTANCES: Final[Mapping[str, Distance]] = {"Cosine": "cosine", "Dot": "ip", "Euclid": "l2"}
 _ID_SPACE: Final = uuid.UUID("6f1c2a44-8a0e-4b6a-9d3c-0a5a4f8f2f11")
 _REQUEST_BYTES: Final = 4 << 20
-"""Bytes of vectors in a request."""
+"""Bytes of vectors in a request: a server refuses one of more than 32 MiB, and payload comes on top of them."""
 _NUMBER_BYTES: Final = 24
 """Bytes of a number of a vector in JSON, at most."""
+_LOCAL_PAGE: Final = 4 * READ_AT_ONCE
+"""Points that are read at a time in the local mode."""
+_SAMPLE: Final = 64
+"""Points that are looked at for where the texts are, and for the length of vectors."""
+_TIMEOUT_S: Final = 60
+"""Seconds for an answer of the server; the client gives up after 5, which a request of 4 MiB may take."""
+_MOST_EF: Final = 4_096
+"""Candidates of the graph that are tried at most, unless the collection was built with more."""
+_COSINE_ROUNDING: Final = 1e-6
+"""Length that a unit vector of float32 may be off 1 by, once the server has divided it by its length."""
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,19}")
 
 
@@ -80,10 +90,12 @@ class QdrantDriver(AliasDriver):
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or QDRANT_API_KEY."""
-        module, key = import_client("qdrant_client", "qdrant"), self.secret("QDRANT_API_KEY")
+        module = import_client("qdrant_client", "qdrant")
+        key = self.secret("QDRANT_API_KEY")
         try:
+            # compatibility is a request to the server, and a warning where that is not answered
             return quiet(
-                module.QdrantClient, url=self.address.place, api_key=key, timeout=60, check_compatibility=False
+                module.QdrantClient, url=self.address.place, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False
             )
         except Exception as error:
             message = f"this is not the URL of a server ({scrub(str(error))})"
@@ -122,6 +134,7 @@ class QdrantDriver(AliasDriver):
         states = {}
         for storage in self.folder.glob("collection/*/storage.sqlite"):
             status = storage.stat()
+            # size and time alone do not tell two writes within a tick of the clock apart
             states[storage.parent.name] = [status.st_size, status.st_mtime_ns, change_counter(storage), status.st_ino]
         return states
 
@@ -138,6 +151,7 @@ class QdrantDriver(AliasDriver):
         return client, client.close
 
     def _check_points(self, connection: sqlite3.Connection) -> None:
+        # the ids are pickles, too
         for key, point in connection.execute("SELECT id, point FROM points"):
             try:
                 for content in (base64.b64decode(key), point):
@@ -158,13 +172,18 @@ class QdrantDriver(AliasDriver):
         options = {"text": _LAYOUT[0], "id": _LAYOUT[2], "made": True}
         vectors = _models().VectorParams(size=dim, distance=distance)
         settings = {"vectors_config": vectors, "metadata": {_OWN: options}}
-        self._write_points(name, dim, settings, map(_points_of_documents, pages), {})
+        batches = map(_points_of_documents, pages)
+        self._write_points(name, dim, settings, batches, indexes={})
         return []
 
     def write_copy(self, name: str, dim: int, old: QdrantRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write the settings, points and payload indexes of another collection."""
-        settings, remarks = old.settings(dim)
-        self._write_points(name, dim, settings, map(old.points, pages), old.payload_schema)
+        options = dict(old.options)
+        if len(old.settings.dense) > 1:
+            options["vector"] = old.vector
+        settings, remarks = old.settings.of_new(old.vector, dim, options)
+        batches = (_copied_points(page, old.settings, old.vector) for page in pages)
+        self._write_points(name, dim, settings, batches, old.payload_schema)
         return remarks
 
     def _write_points(
@@ -188,6 +207,7 @@ class QdrantDriver(AliasDriver):
                 for chunk in in_parts(points, _points_at_once(dim)):
                     quiet(client.upsert, name, chunk, wait=True)
                 written += len(points)
+            # after the points, as the server would index each of them while it writes
             for field, index in indexes.items():
                 client.create_payload_index(name, field, index.params or index.data_type.value, wait=True)
             count = client.count(name, exact=True).count
@@ -201,6 +221,7 @@ class QdrantDriver(AliasDriver):
         """Let aliases lead to collections, all in one call."""
         models = _models()
         aliases = self.aliases()
+        # an alias that exists is deleted first: the server refuses to create it anew
         steps: list[Any] = []
         for alias, collection in targets.items():
             if alias in aliases:
@@ -211,6 +232,109 @@ class QdrantDriver(AliasDriver):
         self.client.update_collection_aliases(steps)
 
 
+class QdrantSettings:
+    """The settings of a collection: which vectors its points have, and how another one is created like it.
+
+    `options` are those to open the collection with, which its metadata may name.
+    """
+
+    def __init__(self, location: str, config: Any) -> None:
+        self._location = location
+        self.config = config
+        self._user_metadata = dict(config.metadata or {})
+        self.options: Mapping[str, Any] = self._user_metadata.pop(_OWN, None) or {}
+
+    @property
+    def dense(self) -> dict[str, Any]:
+        """The settings of the dense vectors by name; one without a name has an empty one."""
+        vectors = self.config.params.vectors
+        # a collection may have sparse vectors alone
+        if vectors is None:
+            return {}
+        return vectors if isinstance(vectors, dict) else {"": vectors}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all vectors, dense and sparse."""
+        return [*self.dense, *(self.config.params.sparse_vectors or {})]
+
+    def others(self, vector: str) -> list[str]:
+        """Return the names of all vectors but one."""
+        return [name for name in self.names if name != vector]
+
+    def quantization(self, vector: str) -> str | None:
+        """Return the kind of quantization that a vector is searched by."""
+        settings = self.dense[vector].quantization_config or self.config.quantization_config
+        if settings is None:
+            return None
+        # a model with one field, which is called by the kind
+        return next(iter(type(settings).model_fields))
+
+    def index_details(self, vector: str) -> dict[str, Any]:
+        """Return the parameters of the graph; those of the vector come before those of the collection."""
+        special = self.dense[vector].hnsw_config
+        details = {}
+        for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
+            value = getattr(special, key, None)
+            if value is None:
+                value = getattr(self.config.hnsw_config, key)
+            details[label] = value
+        return details
+
+    def choose_vector(self, requested: str | None, added: Mapping[str, AddedField]) -> str:
+        """Return the name of the vector that is asked for, or of the only one that was not `added` beside another."""
+        names = [*self.dense]
+        if requested not in names:
+            names = main_fields(names, added)
+        name = choose(self._location, "vector", names, requested, "say #COLLECTION?vector=NAME for one")
+        params = self.dense[name]
+        if params.multivector_config is not None:
+            raise UnsupportedStoreError(f"{self._location}: points have several vectors under {name!r}; name another")
+        distance = params.distance.value
+        if distance not in _DISTANCES:
+            raise UnsupportedStoreError(
+                f"{self._location}: vectors {name!r} are compared by {distance}, which is not supported; name another"
+            )
+        return name
+
+    def of_new(self, vector: str, dim: int, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return how to create a collection like this one, but for `dim` of a vector, with remarks."""
+        models = _models()
+        config = self.config
+        params = config.params
+        remarks = []
+        changed: dict[str, Any] = {"size": dim}
+        if params.sharding_method is not None and params.sharding_method.value == "custom":
+            raise UnsupportedStoreError(f"{self._location}: points are in shards of your own keys, which are not kept")
+        datatype = self.dense[vector].datatype
+        if datatype is not None and datatype.value != "float32":
+            remarks.append(f"vectors were kept as {datatype.value}, and now are as float32")
+            changed["datatype"] = None
+        quantization = self.quantization(vector)
+        if quantization is not None:
+            remarks.append(
+                f"{quantization} quantization was rebuilt and is lossy: check its recall against exact search"
+            )
+        vectors = self.dense[vector].model_copy(update=changed)
+        if isinstance(params.vectors, dict):
+            vectors = {**params.vectors, vector: vectors}
+        metadata = dict(self._user_metadata)
+        if options := {**self.options, **options}:
+            metadata[_OWN] = options
+        same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+        settings = {
+            "vectors_config": vectors,
+            "sparse_vectors_config": params.sparse_vectors,
+            **{key: getattr(params, key) for key in same},
+            "hnsw_config": _as(models.HnswConfigDiff, config.hnsw_config),
+            "optimizers_config": _as(models.OptimizersConfigDiff, config.optimizer_config),
+            "quantization_config": config.quantization_config,
+            "strict_mode_config": _as(models.StrictModeConfig, config.strict_mode_config),
+            "metadata": metadata or None,
+        }
+        return settings, remarks
+
+
 class QdrantRows(ClientRows):
     """The points of a collection, read by one of their dense vectors."""
 
@@ -219,17 +343,18 @@ class QdrantRows(ClientRows):
     def __init__(self, driver: QdrantDriver) -> None:
         super().__init__(driver)
         description = driver.client.get_collection(self.name)
-        self.config = description.config
         self.payload_schema = dict(description.payload_schema or {})
-        self._user_metadata = dict(self.config.metadata or {})
-        self._stored_options = self._user_metadata.pop(_OWN, None) or {}
-        options = driver.address.options
-        self._options = {**{k: v for k, v in self._stored_options.items() if k in driver.traits.options}, **options}
-        if "vector" not in options and self._options.get("vector") not in self.dense:
-            self._options.pop("vector", None)  # one that was dropped since
-        self.vector, self.params = self._choose_vector(self._options.get("vector"))
+        self.settings = QdrantSettings(self.location, description.config)
+        requested = driver.address.options
+        stored = {key: value for key, value in self.settings.options.items() if key in driver.traits.options}
+        self.options = {**stored, **requested}
+        # the metadata may name a vector that was dropped since
+        if "vector" not in requested and self.options.get("vector") not in self.settings.dense:
+            self.options.pop("vector", None)
+        self.vector = self.settings.choose_vector(self.options.get("vector"), self.fields.added())
+        self.params = self.settings.dense[self.vector]
         self.dim = self.params.size
-        self.id_field = self._options.get("id")
+        self.id_field = self.options.get("id")
         self.distance = _DISTANCES[self.params.distance.value]
         has = _models().HasVectorCondition(has_vector=self.vector)
         self._with_vector = _models().Filter(must=[has])
@@ -240,19 +365,24 @@ class QdrantRows(ClientRows):
         """Describe the collection; a sample shows where texts are."""
         count = self.driver.client.count(self.name, self._with_vector, exact=True).count
         sample, _ = self.driver.client.scroll(
-            self.name, self._with_vector, 64, with_payload=True, with_vectors=self._vector_names
+            self.name, self._with_vector, _SAMPLE, with_payload=True, with_vectors=self._vector_names
         )
         self.text, why = self._choose_text([point.payload or {} for point in sample])
         notes = [why]
-        if self._other_vectors:
-            notes.append(f"points have other vectors too, which stay as they are: {', '.join(self._other_vectors)}")
-        if self._quantization:
-            notes.append(f"searched by {self._quantization} quantization, which is lossy; those read here are whole")
-        details: dict[str, str | int | None] = {"collection": self.name, "distance": self.params.distance.value}
-        for key, label in (("m", "hnsw_m"), ("ef_construct", "ef_construction")):
-            special = getattr(self.params.hnsw_config, key, None)
-            details[label] = getattr(self.config.hnsw_config, key) if special is None else special
-        details |= {"vector": self.vector, "text": self.text, "id": self.id_field, "quantization": self._quantization}
+        if others := self.settings.others(self.vector):
+            notes.append(f"points have other vectors too, which stay as they are: {', '.join(others)}")
+        quantization = self.settings.quantization(self.vector)
+        if quantization:
+            notes.append(f"searched by {quantization} quantization, which is lossy; those read here are whole")
+        details: dict[str, str | int | None] = {
+            "collection": self.name,
+            "distance": self.params.distance.value,
+            **self.settings.index_details(self.vector),
+            "vector": self.vector,
+            "text": self.text,
+            "id": self.id_field,
+            "quantization": quantization,
+        }
         return described(self, "HNSW", count, [*map(self._vector_of, sample)], details=details, notes=notes)
 
     @property
@@ -265,7 +395,11 @@ class QdrantRows(ClientRows):
         return ([str(point.id), point.payload] for point in self._scroll(self._with_vector, payload=True))
 
     def _scroll(self, chosen: Any, *, payload: bool | list[str], vectors: bool | list[str] = False) -> Iterator[Any]:
-        at_once = self.at_once if self.driver.is_server else 4 * self.at_once  # the local mode looks at all each time
+        """Read the points that pass a filter, with as much of each as is asked for."""
+        at_once = self.at_once
+        if not self.driver.is_server:
+            # the local mode sorts and filters all its points for every page, so these are larger
+            at_once = _LOCAL_PAGE
         offset = None
         while True:
             points, offset = self.driver.client.scroll(
@@ -277,33 +411,42 @@ class QdrantRows(ClientRows):
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read points as the client orders them; those without the vector come last. `raw` is a list of points."""
-        payload: bool | list[str] = True if records else [self.id_field] if self.id_field else False
-        read = bool(self._other_vectors) if records else self._vector_names if vectors else False
+        payload = self.id_payload
+        read: bool | list[str] = False
+        if records:
+            payload = True
+            # the one that is translated is replaced, so vectors are read only for the others
+            read = bool(self.settings.others(self.vector))
+        elif vectors:
+            read = self._vector_names
         points = self._scroll(self._with_vector, payload=payload, vectors=read)
         while chunk := list(islice(points, self.at_once)):
             rows = [self._vector_of(point) for point in chunk] if vectors else []
             yield Page([self.id_of(point) for point in chunk], rows, chunk)
         if records:
-            points = self._scroll(self._lacks_vector, payload=True, vectors=bool(self._other_vectors))
+            points = self._scroll(self._lacks_vector, payload=True, vectors=read)
             while chunk := list(islice(points, self.at_once)):
                 yield Page([], [], chunk)
 
-    def _retrieve(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
-        """Yield points by the ids that their documents have here."""
+    def points_of(self, ids: Sequence[str], **read: Any) -> Iterator[tuple[str, Any]]:
+        """Yield points by the ids that their documents have here; without `read`, no more than says which id it is."""
+        read = {"with_payload": self.id_payload, "with_vectors": False, **read}
         return ((self.id_of(point), point) for point in self._find(ids, **read))
+
+    def _retrieve(self, keys: Iterable[int | str | None], **read: Any) -> list[Any]:
+        return list(self.driver.client.retrieve(self.name, [key for key in keys if key is not None], **read))
 
     def _find(self, ids: Sequence[str], **read: Any) -> list[Any]:
         if self.id_field is None:
-            return list(
-                self.driver.client.retrieve(self.name, [p for p in map(_point_id, ids) if p is not None], **read)
-            )
+            return self._retrieve(map(_point_id, ids), **read)
         points: list[Any] = []
-        if self._stored_options.get(
-            "made"
-        ):  # the ids of its points were made of ids, but for what others have added since
-            points = list(self.driver.client.retrieve(self.name, [_made_point_id(doc_id) for doc_id in ids], **read))
+        # the ids of points that this tool made can be computed, so no filter looks through the payload; others may
+        # have added points since, with ids of their own
+        if self.settings.options.get("made"):
+            points = self._retrieve(map(_made_point_id, ids), **read)
             present = {self.id_of(point) for point in points}
             ids = [doc_id for doc_id in ids if doc_id not in present]
+        # a payload holds 7 and "7" as different values, and here both are the id 7
         numbers = [int(doc_id) for doc_id in ids if _NUMBER.fullmatch(doc_id)]
         fields = [
             _models().FieldCondition(key=self.id_field, match=_models().MatchAny(any=values))
@@ -317,14 +460,14 @@ class QdrantRows(ClientRows):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return payloads as documents."""
-        nested = _LAYOUT[1] if self.text == _LAYOUT[0] else None
-        for doc_id, point in self._retrieve(ids, with_payload=True, with_vectors=False):
+        text, metadata, _ = _LAYOUT
+        nested = metadata if self.text == text else None
+        for doc_id, point in self.points_of(ids, with_payload=True):
             yield as_document(self.location, doc_id, dict(point.payload or {}), self.id_field, self.text, nested)
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
-        payload = False if self.id_field is None else [self.id_field]
-        read = self._retrieve(ids, with_payload=payload, with_vectors=self._vector_names)
+        read = self.points_of(ids, with_vectors=self._vector_names)
         vector_of = {doc_id: vector for doc_id, point in read if (vector := self._vector_of(point)) is not None}
         return Page([*vector_of], [*vector_of.values()])
 
@@ -349,39 +492,12 @@ class QdrantRows(ClientRows):
         return [self.vector] if self.vector else True
 
     @property
-    def _other_vectors(self) -> list[str]:
-        """Names of the other vectors of points."""
-        vectors = self.config.params.vectors
-        dense = [name for name in vectors if name != self.vector] if isinstance(vectors, dict) else []
-        return [*dense, *(self.config.params.sparse_vectors or {})]
-
-    @property
-    def _quantization(self) -> str | None:
-        settings = self.params.quantization_config or self.config.quantization_config
-        return None if settings is None else next(iter(type(settings).model_fields))
-
-    @property
-    def dense(self) -> dict[str, Any]:
-        """The settings of the dense vectors by name; one without a name has an empty one."""
-        vectors = self.config.params.vectors
-        return vectors if isinstance(vectors, dict) else {"": vectors} if vectors is not None else {}
-
-    def _choose_vector(self, requested: str | None) -> tuple[str, Any]:
-        names = [*self.dense]
-        names = names if requested in names else main_fields(names, self.fields.added())
-        name = choose(self.location, "vector", names, requested, "say #COLLECTION?vector=NAME for one")
-        params = self.dense[name]
-        if params.multivector_config is not None:
-            raise UnsupportedStoreError(f"{self.location}: points have several vectors under {name!r}; name another")
-        if params.distance.value not in _DISTANCES:
-            raise UnsupportedStoreError(
-                f"{self.location}: vectors {name!r} are compared by {params.distance.value}, which is not supported; "
-                "name another"
-            )
-        return name, params
+    def id_payload(self) -> bool | list[str]:
+        """As much of the payload as says which id a point has."""
+        return False if self.id_field is None else [self.id_field]
 
     def _choose_text(self, payloads: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
-        requested = self._options.get("text")
+        requested = self.options.get("text")
         if not payloads:
             return requested or _LAYOUT[0], "the collection is empty"
         columns = dict.fromkeys(key for fields in payloads for key, value in fields.items() if isinstance(value, str))
@@ -390,30 +506,26 @@ class QdrantRows(ClientRows):
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors; a folder is in use by this process alone from then on."""
-        if (kind := self.params.datatype) is not None and kind.value not in ("float32", "float16"):
+        kind = self.params.datatype
+        if kind is not None and kind.value not in ("float32", "float16"):
             raise StoreError(f"{self.location}: vectors are kept as {kind.value}, which cannot hold new ones")
-        count, read = 0, {"with_payload": self.id_field is not None, "with_vectors": self._vector_names}
+        count = 0
         with self.driver.turn:
             self.driver.leave_copy()
             for names in in_parts(list(new)):
-                numbers = {
-                    point.id: new[doc_id].tolist()
-                    for doc_id, point in self._retrieve(names, **read)
-                    if self._vector_of(point) is not None
-                }
-                points = [
-                    _models().PointVectors(id=key, vector={self.vector: vector} if self.vector else vector)
-                    for key, vector in numbers.items()
-                ]
+                points = []
+                for doc_id, point in self.points_of(names, with_vectors=self._vector_names):
+                    # a point without the vector is no document here, and stays without
+                    if self._vector_of(point) is None:
+                        continue
+                    vector = new[doc_id].tolist()
+                    if self.vector:
+                        vector = {self.vector: vector}
+                    points.append(_models().PointVectors(id=point.id, vector=vector))
                 if points:
                     self.driver.client.update_vectors(self.driver.collection_name, points, wait=True)
                 count += len(points)
         return count
-
-    def points_alone(self, ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Return the points of some ids, with no more of each than says which id it is."""
-        payload = False if self.id_field is None else [self.id_field]
-        return self._retrieve(ids, with_payload=payload, with_vectors=False)
 
     @property
     def search(self) -> QdrantSearch:
@@ -424,51 +536,6 @@ class QdrantRows(ClientRows):
     def fields(self) -> QdrantFields:
         """The named vectors."""
         return QdrantFields(self)
-
-    def settings(self, dim: int) -> tuple[dict[str, Any], list[str]]:
-        """Return how to create a collection as this one, for vectors of another dimension, with remarks."""
-        models = _models()
-        config = self.config
-        params = config.params
-        remarks = []
-        changed: dict[str, Any] = {"size": dim}
-        if params.sharding_method is not None and params.sharding_method.value == "custom":
-            raise UnsupportedStoreError(f"{self.location}: points are in shards of your own keys, which are not kept")
-        if self.params.datatype is not None and self.params.datatype.value != "float32":
-            remarks.append(f"vectors were kept as {self.params.datatype.value}, and now are as float32")
-            changed["datatype"] = None
-        if self._quantization is not None:
-            remarks.append(
-                f"{self._quantization} quantization was rebuilt and is lossy: check its recall against exact search"
-            )
-        vector = self.params.model_copy(update=changed)
-        is_named = isinstance(params.vectors, dict)
-        options = {**self._stored_options, **self._options, **({"vector": self.vector} if len(self.dense) > 1 else {})}
-        same = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
-        settings = {
-            "vectors_config": {**params.vectors, self.vector: vector} if is_named else vector,
-            "sparse_vectors_config": params.sparse_vectors,
-            **{key: getattr(params, key) for key in same},
-            "hnsw_config": _as(models.HnswConfigDiff, config.hnsw_config),
-            "optimizers_config": _as(models.OptimizersConfigDiff, config.optimizer_config),
-            "quantization_config": config.quantization_config,
-            "strict_mode_config": _as(models.StrictModeConfig, config.strict_mode_config),
-            "metadata": {**self._user_metadata, **({_OWN: options} if options else {})} or None,
-        }
-        return settings, remarks
-
-    def points(self, page: Page) -> list[Any]:
-        """Return the points of a page with its new vectors; those without one keep what they have."""
-        make = _models().PointStruct
-        points = []
-        is_plain = not isinstance(self.config.params.vectors, dict) and not self._other_vectors
-        for number, point in enumerate(page.raw):
-            vector = point.vector or {}
-            if page.ids:
-                new = page.vectors[number].tolist()
-                vector = new if is_plain else {**(vector if isinstance(vector, dict) else {}), self.vector: new}
-            points.append(make(id=point.id, payload=point.payload, vector=vector))
-        return points
 
 
 class QdrantSearch(DatabaseSearch):
@@ -485,24 +552,27 @@ class QdrantSearch(DatabaseSearch):
         """The candidates of the graph; the client compares all vectors of a folder."""
         if not self.rows.driver.is_server:
             return None
-        special = self.rows.params.hnsw_config
-        value = (special and special.ef_construct) or self.rows.config.hnsw_config.ef_construct
-        return SearchSetting("hnsw_ef", value, max(value, 4_096), "search_params=SearchParams(hnsw_ef={})")
+        # a search that names no number of candidates has as many as the graph was built with
+        value = self.rows.settings.index_details(self.rows.vector)["ef_construction"]
+        return SearchSetting("hnsw_ef", value, max(value, _MOST_EF), "search_params=SearchParams(hnsw_ef={})")
 
     def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """DatabaseSearch, with another number of candidates where one is given."""
-        return self._search(queries, k, params=effort and _models().SearchParams(hnsw_ef=effort))
+        if effort is None:
+            return self._search(queries, k)
+        return self._search(queries, k, params=_models().SearchParams(hnsw_ef=effort))
 
     def _search(self, queries: Vectors, k: int, **options: Any) -> list[Hits]:
-        fields = False if self.rows.id_field is None else [self.rows.id_field]
-        common = {"using": self.rows.vector or None, "limit": k, "with_payload": fields, **options}
+        common = {"using": self.rows.vector or None, "limit": k, "with_payload": self.rows.id_payload, **options}
         requests = [_models().QueryRequest(query=query.tolist(), **common) for query in queries]
         with self.rows.driver.turn:
             responses = self.rows.driver.client.query_batch_points(self.rows.name, requests)
         hits = []
         for response in responses:
             scores = np.array([point.score for point in response.points], np.float64)
-            scores = scores**2 if self.rows.distance == "l2" else scores  # squares are wanted
+            # Qdrant gives distances, and squares are wanted, as FAISS has them
+            if self.rows.distance == "l2":
+                scores = scores**2
             hits.append(as_hits([self.rows.id_of(point) for point in response.points], scores))
         return hits
 
@@ -524,16 +594,18 @@ class QdrantFields(FieldFolders, VectorFields):
     def __init__(self, rows: QdrantRows) -> None:
         self._rows = rows
         driver = rows.driver
-        owner = driver.collection_name  # whatever alias leads to it
+        # the collection's own name, as an alias may lead to another one tomorrow
+        owner = driver.collection_name
         folder = driver.folder / FIELDS / quote(owner, safe="")
         if driver.is_server:
+            # a server has no place for files; those of all servers are beside each other on this machine
             digest = hashlib.sha256(f"{driver.server}#{owner}".encode()).hexdigest()[:32]
             folder = state_folder() / "fields" / digest
         super().__init__(folder)
 
     def names(self) -> Collection[str]:
         """Return the names of all vectors."""
-        return {*self._rows.dense, *(self._rows.config.params.sparse_vectors or {})}
+        return {*self._rows.settings.names}
 
     def refuse(self, name: str, dim: int | None) -> None:
         """Refuse a client that cannot add one."""
@@ -544,10 +616,10 @@ class QdrantFields(FieldFolders, VectorFields):
     @property
     def rounding(self) -> float:
         """Return what the rounding of unit vectors may take."""
-        return 1e-6 if self._rows.distance == "cosine" else 0.0
+        return _COSINE_ROUNDING if self._rows.distance == "cosine" else 0.0
 
     def as_kept(self, vectors: Vectors) -> Vectors:
-        """Return unit vectors where they are compared by cosine."""
+        """Return unit vectors where they are compared by cosine: Qdrant keeps no others."""
         return unit_rows(vectors) if self._rows.distance == "cosine" else vectors
 
     def write(self, name: str, dim: int, batches: Iterator[tuple[list[str], Vectors]]) -> Iterable[str]:
@@ -559,7 +631,8 @@ class QdrantFields(FieldFolders, VectorFields):
                 self._add_vector(client, name, dim)
             for ids, vectors in batches:
                 new = dict(zip(ids, vectors, strict=True))
-                doc_ids = {point.id: doc_id for doc_id, point in self._rows.points_alone(ids)}
+                doc_ids = {point.id: doc_id for doc_id, point in self._rows.points_of(ids)}
+                # a server refuses the whole request if one of its points was deleted meanwhile
                 present = client.retrieve(driver.collection_name, [*doc_ids], with_payload=False, with_vectors=False)
                 points = [
                     models.PointVectors(id=point.id, vector={name: new[doc_ids[point.id]].tolist()})
@@ -577,6 +650,7 @@ class QdrantFields(FieldFolders, VectorFields):
         try:
             client.create_vector_name(driver.collection_name, name, config, wait=True)
         except Exception as error:
+            # a server before named vectors could be added has no such address
             if getattr(error, "status_code", None) not in (404, 405):
                 raise
             raise UsageError(
@@ -609,14 +683,31 @@ def _points_at_once(dim: int) -> int:
 
 
 def _points_of_documents(page: Page) -> list[Any]:
-    return [
-        _models().PointStruct(
-            id=_made_point_id(document.id),
-            vector=vector.tolist(),
-            payload=dict(zip(_LAYOUT, (document.text, dict(document.metadata), document.id), strict=True)),
-        )
-        for document, vector in zip(page.documents, page.vectors, strict=True)
-    ]
+    points = []
+    for document, vector in zip(page.documents, page.vectors, strict=True):
+        values = (document.text, dict(document.metadata), document.id)
+        payload = dict(zip(_LAYOUT, values, strict=True))
+        points.append(_models().PointStruct(id=_made_point_id(document.id), vector=vector.tolist(), payload=payload))
+    return points
+
+
+def _copied_points(page: Page, settings: QdrantSettings, name: str) -> list[Any]:
+    """Return the points of a page with new vectors under a name; those without that vector keep what they have."""
+    # named vectors are one dictionary, in which the other ones stay
+    is_plain = not isinstance(settings.config.params.vectors, dict) and not settings.others(name)
+    points = []
+    for row, point in enumerate(page.raw):
+        vector = point.vector or {}
+        if page.ids:
+            new = page.vectors[row].tolist()
+            if is_plain:
+                vector = new
+            elif isinstance(vector, dict):
+                vector = {**vector, name: new}
+            else:
+                vector = {name: new}
+        points.append(_models().PointStruct(id=point.id, payload=point.payload, vector=vector))
+    return points
 
 
 def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -628,6 +719,7 @@ def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
 
 def _wait_for_no_disk(client: Any, name: str) -> None:
     """Keep the local mode from waiting for the disk at each point: the folder is made durable at the end."""
+    # the local mode commits each point by itself, and that is a sync of the disk
     storage = getattr(client._client.collections[name].storage, "storage", None)
     if isinstance(storage, sqlite3.Connection):
         storage.execute("PRAGMA synchronous = OFF")
@@ -655,13 +747,17 @@ def _point_id(doc_id: str) -> int | str | None:
 def _made_point_id(doc_id: str) -> int | str:
     """Return the id of a new point for a document: its own if Qdrant can have it, else a UUID made of it."""
     point_id = _point_id(doc_id)
-    return point_id if point_id is not None and str(point_id) == doc_id else str(uuid.uuid5(_ID_SPACE, doc_id))
+    # a UUID has several spellings, and two ids may differ in nothing else
+    if point_id is not None and str(point_id) == doc_id:
+        return point_id
+    return str(uuid.uuid5(_ID_SPACE, doc_id))
 
 
 class _Points(pickle.Unpickler):
     """Reads pickles of points alone: a class of any other kind could run whatever it likes."""
 
     def find_class(self, module: str, name: str) -> Any:
+        # a stub is made in the place of each class, so that nothing of the client runs either
         is_point = module == "qdrant_client.http.models.models" and re.fullmatch(r"[A-Z]\w*", name)
         is_plain = (module, name) == ("uuid", "UUID") or (
             module == "datetime" and name in ("date", "datetime", "timedelta", "timezone")

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -47,8 +47,17 @@ if TYPE_CHECKING:
     from apsw import Connection
 
 _WAIT_MS: Final = 10_000
+"""Milliseconds for another program that is writing to the database."""
+_RECORDS: Final = 4_096
+"""Rows that are read at a time."""
+_VECTORS: Final = 256
+"""Vectors that are read at a time: so many of a thousand numbers stay in a processor's cache until they are joined."""
+_SAMPLE: Final = 32
+"""Vectors that are looked at for their length."""
 _MOST_NEIGHBOURS: Final = 4_096
 """Neighbours that the table's own search gives at most."""
+_MAGIC: Final = b"SQLite format 3\x00"
+"""The first bytes of a database."""
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _TABLE: Final = re.compile(
@@ -56,6 +65,76 @@ _TABLE: Final = re.compile(
 )
 _VECTOR: Final = re.compile(r"(\w+)\s+(float|f32|int8|i8|bit)\s*\[\s*(\d+)\s*\](.*)", re.IGNORECASE | re.DOTALL)
 _COLUMN: Final = re.compile(r"(\+?)\s*(\w+)\s+(\w+)(?:\s+(primary|partition)\s+key)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorColumn:
+    """A column of vectors: the type of their numbers, their dimension, and the distance that they are compared by."""
+
+    kind: str
+    dim: int
+    distance: str
+
+    @property
+    def element(self) -> str:
+        """The type of a number, or of eight bits, as numpy names it."""
+        return _ELEMENTS[self.kind]
+
+    @property
+    def size(self) -> int:
+        """Numbers of that type in a vector."""
+        return (self.dim + 7) // 8 if self.kind == "bit" else self.dim
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """The statement that made a table `vec0`, taken apart.
+
+    `columns` has the type of each column but those of ids and vectors; `auxiliary` are those that the table's own
+    search cannot filter by.
+    """
+
+    statement: str
+    id_column: str
+    has_numbers: bool
+    vectors: Mapping[str, VectorColumn]
+    columns: Mapping[str, str]
+    auxiliary: frozenset[str]
+
+    @classmethod
+    def parse(cls, statement: str) -> TableDefinition:
+        """Take a statement apart: SQLite lists the columns of such a table, but not which vectors are in them."""
+        id_column = "rowid"
+        has_numbers = True
+        vectors = {}
+        columns = {}
+        auxiliary = set()
+        inside = _TABLE.fullmatch(statement)
+        for clause in (inside[1] if inside else "").split(","):
+            if vector := _VECTOR.match(clause.strip()):
+                name, kind, dim, settings = vector.groups()
+                distance = re.search(r"distance_metric\s*=\s*(\w+)", settings, re.IGNORECASE)
+                # l2 is what sqlite-vec compares by where nothing is said
+                vectors[name] = VectorColumn(kind.lower(), int(dim), distance[1].lower() if distance else "l2")
+            # others are settings of the table, such as chunk_size=8
+            elif "=" not in clause and (column := _COLUMN.match(clause.strip())):
+                mark, name, kind, key = column.groups()
+                if (key or "").lower() == "primary":
+                    id_column = name
+                    has_numbers = kind.lower() == "integer"
+                    continue
+                columns[name] = kind.lower()
+                if mark:
+                    auxiliary.add(name)
+        return cls(statement, id_column, has_numbers, vectors, columns, frozenset(auxiliary))
+
+    def choose_vector(self, location: str, requested: str | None) -> str:
+        """Return the column of floats that is asked for, or the only one."""
+        floats = [name for name, column in self.vectors.items() if column.element == "<f4"]
+        if not floats:
+            have = ", ".join(f"{name} {column.kind}[{column.dim}]" for name, column in self.vectors.items())
+            raise UnsupportedStoreError(f"{location}: no column is of floats, of {have}; name another table")
+        return choose(location, "column of floats", floats, requested, "name one with ?column=NAME")
 
 
 class SqliteVecDriver(Driver):
@@ -85,7 +164,8 @@ class SqliteVecDriver(Driver):
         """Return whether it is a database with a table of vectors, or a folder with one such database."""
         try:
             return len(_databases(path)) == 1
-        except Exception:  # a damaged file, which another kind may know
+        # a damaged file, which another kind may know
+        except Exception:
             return False
 
     @property
@@ -106,10 +186,12 @@ class SqliteVecDriver(Driver):
         if not path.exists():
             raise StoreError(f"{self.location}: there is no file {path}; check the path")
         files = _databases(path)
-        if len(files) != 1:
-            have = f"several, {', '.join(file.name for file in files)}" if files else "none"
-            raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
-        return files[0]
+        if len(files) == 1:
+            return files[0]
+        have = "none"
+        if files:
+            have = f"several, {', '.join(file.name for file in files)}"
+        raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
 
     def files(self) -> Collection[str]:
         """Return the database and what SQLite keeps beside it."""
@@ -132,12 +214,12 @@ class SqliteVecDriver(Driver):
         self.address = self._completed()
         definitions = _tables(self.file)
         self.name = self.choose_name(sorted(definitions))
-        return SqliteVecRows(self, definitions[self.name])
+        return SqliteVecRows(self, TableDefinition.parse(definitions[self.name]))
 
     def _completed(self) -> Address:
         """Return the address with table and options that the manifest beside the database names."""
         manifest = find_manifest(self.folder, "store")
-        index = (manifest.store.index if manifest is not None else None) or ""
+        index = "" if manifest is None else manifest.store.index or ""
         beginning = f"{self.file.name}#"
         named = Address.parse(f"#{index.removeprefix(beginning)}")
         if not index.startswith(beginning) or self.name not in ("", named.name):
@@ -159,6 +241,7 @@ class SqliteVecDriver(Driver):
     def identity_in(self, connection: Connection, name: str) -> Any:
         """Return what identifies a table, by a connection to the database."""
         listed = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks') ORDER BY 1"
+        # the table itself is virtual and has no pages; these two are where sqlite-vec keeps its rows
         begins = [list(row) for row in connection.execute(listed, (name,))]
         return [self.file.stat().st_ino, begins] if begins else None
 
@@ -169,20 +252,15 @@ class SqliteVecDriver(Driver):
 
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Write a database with one table."""
+        # sqlite-vec has no inner product
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
         definition = (
             f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
             f"distance_metric={distance}, +content text, +metadata text)"
         )
         columns = dict.fromkeys(("id", "content", "metadata", "embedding"), "?")
-        batches = (
-            [
-                (document.id, document.text if source.has_texts else None, metadata_as_json(document), content)
-                for document, content in zip(page.documents, _contents(page), strict=True)
-            ]
-            for page in pages
-        )
-        self._write_table(self.folder / "store.db", name, definition, columns, batches, None)
+        batches = (_rows_of_documents(page, has_texts=source.has_texts) for page in pages)
+        self._write_table(self.folder / "store.db", name, definition, columns, batches, copied=None)
         if source.metric == "ip" and source.details.get("distance") != "cosine":
             return ["sqlite-vec has no inner product: the new table compares by cosine, which ranks unit vectors alike"]
         return []
@@ -190,13 +268,14 @@ class SqliteVecDriver(Driver):
     def write_copy(self, name: str, dim: int, old: SqliteVecRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write a copy of the whole database with the table made again."""
         pattern = re.compile(rf"(\b{re.escape(old.column)}\s+(?:float|f32)\s*\[\s*)\d+", re.IGNORECASE)
-        definition = pattern.sub(rf"\g<1>{dim}", old.definition, count=1)
-        columns = dict.fromkeys((old.id_column, *old.other_columns, old.column), "?")
+        definition = pattern.sub(rf"\g<1>{dim}", old.definition.statement, count=1)
+        columns = dict.fromkeys((old.definition.id_column, *old.other_columns, old.column), "?")
+        # bytes alone are taken for floats
         makers = {"i1": "vec_int8(?)", "u1": "vec_bit(?)"}
-        for column, (kind, *_) in old.vector_columns.items():
-            columns[column] = makers.get(_ELEMENTS[kind], "?")
+        for column, vectors in old.definition.vectors.items():
+            columns[column] = makers.get(vectors.element, "?")
         batches = ([(*row, content) for row, content in zip(page.raw, _contents(page), strict=True)] for page in pages)
-        self._write_table(self.folder / old.driver.file.name, name, definition, columns, batches, old.readers)
+        self._write_table(self.folder / old.driver.file.name, name, definition, columns, batches, copied=old.readers)
         return []
 
     def _write_table(
@@ -213,8 +292,9 @@ class SqliteVecDriver(Driver):
         `columns` have the expression that makes the value of each; `copied` reads the database that is copied.
         """
         has_others = self.shares_folder and path.exists()
-        for ending in () if has_others else ("", *SQLITE_JOURNALS):
-            path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+        if not has_others:
+            for ending in ("", *SQLITE_JOURNALS):
+                path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
         insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(columns.values())})"  # noqa: S608
         written = 0
         with closing(_connect(path, write=True)) as new:
@@ -246,80 +326,50 @@ class SqliteVecDriver(Driver):
 
 
 class SqliteVecRows(DatabaseRows):
-    """The rows of a table `vec0`.
-
-    `vector_columns` has type, dimension and distance of each column of vectors, `columns` the type of each other one
-    but that of the ids.
-    """
+    """The rows of a table `vec0`."""
 
     driver: SqliteVecDriver
-    at_once = 4_096
+    at_once = _RECORDS
 
-    def __init__(self, driver: SqliteVecDriver, definition: str) -> None:
+    def __init__(self, driver: SqliteVecDriver, definition: TableDefinition) -> None:
         super().__init__(driver)
         self.definition = definition
-        self._parse()
-        self.column = self._choose_vector(driver.address.options.get("column"))
-        self.dim = self.vector_columns[self.column][1]
-        self.other_columns = [*self.columns, *(name for name in self.vector_columns if name != self.column)]
+        self.column = definition.choose_vector(self.location, driver.address.options.get("column"))
+        self.dim = definition.vectors[self.column].dim
+        self.other_vectors = [name for name in definition.vectors if name != self.column]
+        self.other_columns = [*definition.columns, *self.other_vectors]
         self.readers: ConnectionPool[Connection] = ConnectionPool(partial(_connect, driver.file))
         self._opened = driver.identity(self.name)
 
-    def _parse(self) -> None:
-        self.id_column, self.has_numbers = "rowid", True
-        self.vector_columns: dict[str, tuple[str, int, str]] = {}
-        self.columns: dict[str, str] = {}
-        self.auxiliary: set[str] = set()
-        inside = _TABLE.fullmatch(self.definition)
-        for clause in (inside[1] if inside else "").split(","):
-            if vector := _VECTOR.match(clause.strip()):
-                distance = re.search(r"distance_metric\s*=\s*(\w+)", vector[4], re.IGNORECASE)
-                column_type = vector[2].lower(), int(vector[3]), distance[1].lower() if distance else "l2"
-                self.vector_columns[vector[1]] = column_type
-            elif "=" not in clause and (column := _COLUMN.match(clause.strip())):
-                mark, name, kind, key = column.groups()
-                if (key or "").lower() == "primary":
-                    self.id_column, self.has_numbers = name, kind.lower() == "integer"
-                else:
-                    self.columns[name] = kind.lower()
-                    self.auxiliary |= {name} if mark else set()
-
-    def _choose_vector(self, requested: str | None) -> str:
-        floats = [name for name, (kind, *_) in self.vector_columns.items() if _ELEMENTS[kind] == "<f4"]
-        if not floats:
-            have = ", ".join(f"{name} {kind}[{dim}]" for name, (kind, dim, _) in self.vector_columns.items())
-            raise UnsupportedStoreError(f"{self.location}: no column is of floats, of {have}; name another table")
-        return choose(self.location, "column of floats", floats, requested, "name one with ?column=NAME")
-
     def describe(self) -> StoreInfo:
         """Describe the table; all its rows have a vector."""
-        distance = self.driver.address.options.get("distance") or self.vector_columns[self.column][2]
+        distance = self.driver.address.options.get("distance") or self.definition.vectors[self.column].distance
         if distance not in ("l2", "ip", "cosine"):
             reason = f"vectors are compared by {distance}, which is not supported"
             raise UnsupportedStoreError(f"{self.location}: {reason}; say ?distance=l2 to take that")
         self.distance = cast("Distance", distance)
         self.text, self.text_table, why = self._choose_text(self.driver.address.options.get("text"))
-        sample = self.ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT 32")  # noqa: S608
+        sample = self.ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT {_SAMPLE}")  # noqa: S608
         vectors = self._decoded(self.column, [vector for (vector,) in sample])
         ((count,),) = self.ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
-        remaining = ", ".join(name for name in self.vector_columns if name != self.column)
         details = {
             "database": self.driver.file.name,
             "table": self.name,
             "column": self.column,
             "distance": self.distance,
-            "other_vectors": remaining,
+            "other_vectors": ", ".join(self.other_vectors),
         }
-        notes = (f"the ids are those of column {self.id_column}", why)
+        notes = (f"the ids are those of column {self.definition.id_column}", why)
         self.info = described(self, f"vec0 float[{self.dim}]", count, vectors, details=details, notes=notes)
         return self.info
 
     def _choose_text(self, requested: str | None) -> tuple[str | None, str | None, str]:
         """Return the column of texts, the table beside that has it, and why."""
-        columns = [name for name, kind in self.columns.items() if kind == "text" and name != "metadata"]
+        columns = [name for name, kind in self.definition.columns.items() if kind == "text" and name != "metadata"]
         if columns and "." not in (requested or ""):
             chosen, why = choose_text(self.location, columns, requested)
             return chosen, None, why
+        # SQLite takes any word, and none, for the type of a column
         candidates = {
             f"{table}.{name}": (name, table)
             for table, name, kind, is_key in self._columns_beside()
@@ -336,10 +386,8 @@ class SqliteVecRows(DatabaseRows):
 
     def _columns_beside(self) -> list[tuple[str, str, str, bool]]:
         """Return table, name and type of the columns of ordinary tables, and whether each alone is a table's key."""
-        prefixes = (
-            "sqlite_",
-            *(f"{name}_" for name in self.driver.names()),
-        )  # in the latter the extension keeps its own
+        # in tables of the latter prefixes the extension keeps the rows of its own
+        prefixes = ("sqlite_", *(f"{name}_" for name in self.driver.names()))
         rows = self.ask(
             "SELECT t.name, c.name, c.type, c.pk AND sum(c.pk) OVER (PARTITION BY t.name) = 1 FROM sqlite_master t "
             "JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.sql NOT LIKE 'create virtual%' "
@@ -357,14 +405,21 @@ class SqliteVecRows(DatabaseRows):
         with read_errors(self.driver.file):
             files = (self.driver.file, self.driver.file.with_name(f"{self.driver.file.name}-wal"))
             stats = [file.stat() for file in files if file.exists()]
+        # a log that is empty comes and goes with the programs that have the database open
         return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
-        columns = [self.id_column, *(self.other_columns if records else []), *([self.column] if vectors else [])]
+        columns = [self.definition.id_column]
+        at_once = _VECTORS
+        if records:
+            columns += self.other_columns
+            at_once = _RECORDS
+        if vectors:
+            columns.append(self.column)
         with self.readers.connection() as connection:
             rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
-            while chunk := list(islice(rows, 4_096 if records else 256)):  # a processor's cache has room for so many
+            while chunk := list(islice(rows, at_once)):
                 decoded = self._decoded(self.column, [row[-1] for row in chunk] if vectors else [])
                 raw = [row[: len(self.other_columns) + 1] for row in chunk] if records else None
                 yield Page([str(row[0]) for row in chunk], decoded, raw)
@@ -372,8 +427,8 @@ class SqliteVecRows(DatabaseRows):
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
         joined = {} if self.text_table is None else self._joined(self.text_table, ids)
-        for doc_id, values in self._find(self.name, self.id_column, self.other_columns, ids):
-            for name in values.keys() & self.vector_columns.keys():
+        for doc_id, values in self._find(self.name, self.definition.id_column, self.other_columns, ids):
+            for name in self.other_vectors:
                 values[name] = self._decoded(name, [values[name]])[0].tolist()
             values |= joined.get(doc_id, {})
             document = as_document(self.location, doc_id, values, None, self.text)
@@ -382,12 +437,13 @@ class SqliteVecRows(DatabaseRows):
     def _joined(self, table: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return the columns of a table beside, by id."""
         columns = {name: is_key for of, name, _, is_key in self._columns_beside() if of == table}
+        # a table without a key of its own has the numbers of its rows
         key = next((name for name, is_key in columns.items() if is_key), "rowid")
         return dict(self._find(table, key, [name for name in columns if name != key], ids))
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors as float32."""
-        records = dict(self._find(self.name, self.id_column, [self.column], ids))
+        records = dict(self._find(self.name, self.definition.id_column, [self.column], ids))
         return Page(list(records), self._decoded(self.column, [values[self.column] for values in records.values()]))
 
     def _find(
@@ -399,7 +455,8 @@ class SqliteVecRows(DatabaseRows):
 
     def _keys(self, ids: Iterable[str]) -> str:
         """Return the keys that the table may have of ids, as JSON."""
-        if self.has_numbers:
+        # more digits may not fit 64 bits
+        if self.definition.has_numbers:
             return json.dumps([int(doc_id) for doc_id in ids if re.fullmatch(r"-?[0-9]{1,18}", doc_id)])
         return json.dumps(list(ids), ensure_ascii=False)
 
@@ -410,25 +467,29 @@ class SqliteVecRows(DatabaseRows):
 
     def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
         """Return the vectors of a column, one a row."""
-        kind, dim, _ = self.vector_columns[column]
-        size = (dim + 7) // 8 if kind == "bit" else dim
-        length = size * np.dtype(_ELEMENTS[kind]).itemsize
+        vectors = self.definition.vectors[column]
+        length = vectors.size * np.dtype(vectors.element).itemsize
         for content in contents:
-            if not isinstance(content, bytes) or len(content) != length:
-                description = f"one of {len(content):,}" if isinstance(content, bytes) else type(content).__name__
-                raise StoreError(
-                    f"{self.location}: a vector in {column} has {length:,} bytes, and this is {description}; the "
-                    "database is damaged, copy it again"
-                )
-        return np.frombuffer(b"".join(contents), _ELEMENTS[kind]).reshape(-1, size).copy()
+            if isinstance(content, bytes) and len(content) == length:
+                continue
+            description = type(content).__name__
+            if isinstance(content, bytes):
+                description = f"one of {len(content):,}"
+            raise StoreError(
+                f"{self.location}: a vector in {column} has {length:,} bytes, and this is {description}; the database "
+                "is damaged, copy it again"
+            )
+        return np.frombuffer(b"".join(contents), vectors.element).reshape(-1, vectors.size).copy()
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
-        update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(self.id_column)} = ?"  # noqa: S608
+        id_column = self.definition.id_column
+        update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(id_column)} = ?"  # noqa: S608
         with closing(_connect(self.driver.file, write=True)) as connection, _transaction(connection, self.driver.file):
+            # asked in the transaction, as nobody can make the table anew from here on
             if self.driver.identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
-            rows = connection.execute(_look_up(self.name, self.id_column, ()), (self._keys(new),))
+            rows = connection.execute(_look_up(self.name, id_column, ()), (self._keys(new),))
             present = [key for (key,) in rows]
             connection.executemany(update, ((new[str(key)].astype("<f4").tobytes(), key) for key in present))
         return len(present)
@@ -469,10 +530,11 @@ class SqliteVecSearch(DatabaseSearch):
         conditions, values, is_own = self._conditions(where)
         if rows.distance not in _FUNCTIONS:
             raise UsageError(f"{rows.location}: sqlite-vec cannot search by {rows.distance}; leave out ?distance=")
-        key = f"v.{_quoted(rows.id_column)}"
+        key = f"v.{_quoted(rows.definition.id_column)}"
         column = f"v.{_quoted(rows.column)}"
         table = f"{_quoted(rows.name)} v"
-        if is_own and k <= _MOST_NEIGHBOURS and rows.distance == rows.vector_columns[rows.column][2]:
+        knows_distance = rows.distance == rows.definition.vectors[rows.column].distance
+        if is_own and k <= _MOST_NEIGHBOURS and knows_distance:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
         else:
             distance = f"{_FUNCTIONS[rows.distance]}({column}, ?1)"
@@ -481,30 +543,47 @@ class SqliteVecSearch(DatabaseSearch):
         for query in queries:
             found = rows.ask(question, query.astype("<f4").tobytes(), k, *values)
             distances = np.array([row[1] for row in found], np.float64)
+            # l2 is wanted squared, as FAISS has it, and similarities in the place of distances
             scores = distances**2 if rows.distance == "l2" else 1 - distances
             hits.append(as_hits([str(row[0]) for row in found], scores))
         return hits
 
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:
         """Return the conditions of a filter, their values, and whether the table's own search knows the columns."""
-        conditions, is_own, values = "", True, []
+        columns = self.rows.definition.columns
+        conditions = ""
+        values = []
+        is_own = True
         for position, (name, value) in enumerate(as_fields(self.rows.info, where).items()):
             if not isinstance(value, str | int | float | bool | None):
                 raise UsageError(f"{self.rows.location}: the filter has no text or number under {name!r}; give it one")
-            if name in self.rows.columns and name != "metadata":
-                is_own = is_own and value is not None and name not in self.rows.auxiliary
+            if name in columns and name != "metadata":
+                # the table's own search knows neither auxiliary columns nor null
+                is_own = is_own and value is not None and name not in self.rows.definition.auxiliary
                 column = f"v.{_quoted(name)}"
-            elif "metadata" in self.rows.columns:
-                is_own, path = False, "$." + json.dumps(name, ensure_ascii=False)
+            elif "metadata" in columns:
+                is_own = False
+                path = "$." + json.dumps(name, ensure_ascii=False)
                 column = f"json_extract(v.metadata, '{path.replace(chr(39), chr(39) * 2)}')"
             else:
-                have = ", ".join(self.rows.columns) or "none"
+                have = ", ".join(columns) or "none"
                 raise UsageError(
                     f"{self.rows.location}: no column is called {name!r} as in the filter; there are {have}"
                 )
-            conditions += f" AND {column} {'=' if is_own else 'IS'} ?{position + 3}"
+            # IS also finds null, and = is all that the table's own search takes
+            operator = "=" if is_own else "IS"
+            # the first two parameters are the query and the number of neighbours
+            conditions += f" AND {column} {operator} ?{position + 3}"
             values.append(value)
         return conditions, values, is_own
+
+
+def _rows_of_documents(page: Page, *, has_texts: bool) -> list[tuple[Any, ...]]:
+    """Return the documents of a page as rows of this tool's own layout."""
+    return [
+        (document.id, document.text if has_texts else None, metadata_as_json(document), content)
+        for document, content in zip(page.documents, _contents(page), strict=True)
+    ]
 
 
 def _contents(page: Page) -> Iterator[bytes]:
@@ -528,7 +607,9 @@ def _look_up(table: str, key: str, columns: Iterable[str]) -> str:
 
 def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Connection:
     apsw = import_client("apsw", "sqlite-vec")
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if write else apsw.SQLITE_OPEN_READONLY
+    flags = apsw.SQLITE_OPEN_READONLY
+    if write:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     refuse_endless_database(path)
     connection: Connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(_WAIT_MS)
@@ -558,8 +639,10 @@ def _transaction(connection: Connection, path: Path) -> Iterator[None]:
 
 def _databases(path: Path) -> list[Path]:
     """Return the databases with a table of vectors at a path."""
+    inside = [path]
     with read_errors(path):
-        inside = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if not file.name.startswith("."))
     # a journal may be gone in the next moment
     files = [file for file in inside if not file.name.endswith(SQLITE_JOURNALS) and file.is_file()]
     return [file for file in files if _is_database(file) and _tables(file)]
@@ -568,7 +651,7 @@ def _databases(path: Path) -> list[Path]:
 def _is_database(path: Path) -> bool:
     if "apsw" not in sys.modules:
         with read_errors(path), open_file(path) as file:
-            return file.read(16) == b"SQLite format 3\x00"
+            return file.read(len(_MAGIC)) == _MAGIC
     try:
         return bool(path.stat().st_size and ask(path, "PRAGMA schema_version"))
     except import_client("apsw", "sqlite-vec").NotADBError:
@@ -594,6 +677,7 @@ def ask(path: Path, question: str) -> list[Any]:
     try:
         with closing(_connect(path, extension=False)) as connection:
             return list(connection.execute(question))
-    except apsw.ReadOnlyError:  # a reader may not undo that
+    # a reader may not undo that
+    except apsw.ReadOnlyError:
         with closing(_connect(path, write=True, extension=False)) as connection:
             return list(connection.execute(question))

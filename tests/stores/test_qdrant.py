@@ -143,10 +143,10 @@ def test_a_pickle_that_is_no_point_is_never_run(tmp_path):
 def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
     fill(server, "old", example_documents(), example_vectors())
     store = open_store("qdrant:http://db.example#old?id=key&text=text")
-    store.rows.config.hnsw_config.m = 33
+    store.rows.settings.config.hnsw_config.m = 33
     quantized = models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8))
-    store.rows.config.quantization_config = quantized
-    store.rows.config.params.on_disk_payload = True
+    store.rows.settings.config.quantization_config = quantized
+    store.rows.settings.config.params.on_disk_payload = True
     asked = {}
     create = server.create_collection
     monkeypatch.setattr(server, "create_collection", lambda name, **facts: (asked.update(facts), create(name, **facts)))

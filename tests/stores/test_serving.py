@@ -195,16 +195,16 @@ class TestLanceDB:
             old.put_vectors(["1001"], queries(1))
 
     def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, place, monkeypatch):
-        from migrate.databases.lancedb import LanceRows
+        from migrate.databases.lancedb import LanceColumns
 
-        choose, writer, new = LanceRows._choose_id, open_store(place), example_vectors(200, seed=4)
+        choose, writer, new = LanceColumns.choose_id, open_store(place), example_vectors(200, seed=4)
 
-        def write_meanwhile(rows, *arguments):  # rows move to the end of the table
-            monkeypatch.setattr(LanceRows, "_choose_id", choose)
+        def write_meanwhile(columns, *arguments):  # rows move to the end of the table
+            monkeypatch.setattr(LanceColumns, "choose_id", choose)
             assert writer.put_vectors(list(map(str, range(1_000, 1_200))), new) == 200
-            return choose(rows, *arguments)
+            return choose(columns, *arguments)
 
-        monkeypatch.setattr(LanceRows, "_choose_id", write_meanwhile)
+        monkeypatch.setattr(LanceColumns, "choose_id", write_meanwhile)
         before = read_all(open_store(place).scan())
         after = read_all(open_store(place).scan())
         expected = example_vectors(COUNT, DIM)[np.array([int(doc_id) - 1_000 for doc_id in before.ids])]
