@@ -27,7 +27,7 @@ _PRICES_LAST = 3
 
 @dataclass(frozen=True, slots=True)
 class RolePrompt:
-    """How a model learns the role of a text, document or query: by a `prefix` before it, or a `task` told to its API.
+    """Marks of a document or a query as such: a `prefix` before its text, or a `task` that the API is told.
 
     A prefix that is None is that of the model's own configuration.
     """
@@ -38,7 +38,7 @@ class RolePrompt:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """How long a provider keeps a model.
+    """The time for which a provider keeps a model.
 
     `is_legacy` says that it will switch the model off some day, `off_since` on which day it has or will, and
     `successor` names the model that it recommends instead.

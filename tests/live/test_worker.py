@@ -251,7 +251,8 @@ def test_a_worker_that_is_interrupted_says_that_it_stopped(location, embedder):
     before_embedding(embedder, interrupt)
     with pytest.raises(KeyboardInterrupt):
         Worker(location, embedder, ONCE).run()
-    assert (state_of(location).worker().phase, state_of(location).worker().message) == ("stopped", "interrupted")
+    facts = WorkerFacts.kept_in(state_of(location))
+    assert (facts.phase, facts.message) == ("stopped", "interrupted")
 
 
 @every_database
@@ -288,7 +289,7 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, p
     after = read_all(open_store(location).scan())
     assert list(after.ids) == list(before.ids)
     assert np.array_equal(after.vectors, before.vectors)
-    assert state_of(location).worker().phase == "failed"
+    assert WorkerFacts.kept_in(state_of(location)).phase == "failed"
 
 
 def in_chroma(place, documents, vectors):
