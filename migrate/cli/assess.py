@@ -161,7 +161,7 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     """The model of the store, unless its provider has switched it off."""
     recorded = None if store.info.manifest is None else store.info.manifest.model
     entry = None if recorded is None else facts_of(recorded.spec, recorded.revision)
-    if spec is None and entry is not None and entry.is_off(today()):
+    if spec is None and entry is not None and entry.lifecycle.is_off(today()):
         return None
     embedder = source_model_of(store, spec, model)
     if embedder is None:

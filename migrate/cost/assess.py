@@ -188,10 +188,14 @@ def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[
     """Say which of the models of the store and of the target is off, or will be, and if they share a space."""
     day = today()
     if old is not None and (why := old.going_away(day)):
-        so = "it answers no queries, so you cannot stay" if old.is_off(day) else "you can stay until then"
+        so = "it answers no queries, so you cannot stay" if old.lifecycle.is_off(day) else "you can stay until then"
         yield f"the store's model: {why}; {so}"
     if new is not None and (why := new.going_away(day)):
-        so = "it embeds nothing, so take another" if new.is_off(day) else "a store of it will have to move again"
+        so = (
+            "it embeds nothing, so take another"
+            if new.lifecycle.is_off(day)
+            else "a store of it will have to move again"
+        )
         yield f"the target: {why}; {so}"
     if old is not None and new is not None and old is not new and old.family == new.family is not None:
         yield (

@@ -188,5 +188,11 @@ def special_options(model: ModelIdentity) -> dict[str, Any]:
     {'document_prefix': ''}
     """
     known_model = find_model(split_spec(model.spec)[1])
+    usual: dict[str, Any] = {"document_prefix": "", "query_prefix": ""}
+    if known_model is not None:
+        usual = {
+            "document_prefix": known_model.document.prefix or "",
+            "query_prefix": known_model.query.prefix or "",
+        }
     options = {name: value for name, value in recorded_options(model).items() if value is not None}
-    return {name: value for name, value in options.items() if (getattr(known_model, name, "") or "") != value}
+    return {name: value for name, value in options.items() if usual.get(name, "") != value}

@@ -254,8 +254,12 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
 
     def _prefix(self, role: str, explicit: str | None) -> str:
         """Return the prefix that was given, or that of the registry."""
-        known = None if self.entry is None else getattr(self.entry, f"{role}_prefix")
-        return (known or "") if explicit is None else explicit
+        if explicit is not None:
+            return explicit
+        if self.entry is None:
+            return ""
+        prompt = self.entry.document if role == "document" else self.entry.query
+        return prompt.prefix or ""
 
     @property
     def spec(self) -> str:
@@ -265,9 +269,11 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
     def task(self, role: Role) -> str | None:
         """Return what the API is told of a text; None where the registry has prefixes for that."""
         entry = self.entry
-        if entry is not None and (entry.document_task or entry.document_prefix):
-            return entry.document_task if role == "document" else entry.query_task
-        return self.api.task(role)
+        if entry is None or not (entry.document.task or entry.document.prefix):
+            return self.api.task(role)
+        if role == "document":
+            return entry.document.task
+        return entry.query.task
 
     @property
     def identity(self) -> ModelIdentity:

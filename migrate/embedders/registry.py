@@ -18,7 +18,49 @@ LOCAL = "sentence-transformers"
 """Provider of the models that run on this machine."""
 
 _FILE = Path(__file__).with_name("models.toml")
-_PRICES_LAST = 3  # months
+
+_MONTHS_PER_YEAR = 12
+
+_PRICES_LAST = 3
+"""Months after which a price has to be looked up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolePrompt:
+    """Marks of a document or a query as such: a `prefix` before its text, or a `task` that the API is told.
+
+    A prefix that is None is that of the model's own configuration.
+    """
+
+    prefix: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """The time for which a provider keeps a model.
+
+    `is_legacy` says that it will switch the model off some day, `off_since` on which day it has or will, and
+    `successor` names the model that it recommends instead.
+    """
+
+    is_legacy: bool = False
+    off_since: date | None = None
+    successor: str | None = None
+
+    def is_off(self, today: date) -> bool:
+        """Return whether the provider has switched the model off."""
+        return self.off_since is not None and self.off_since <= today
+
+    def stage(self, today: date) -> str:
+        """Say how long the model will be there: active, legacy, or off, and since when.
+
+        >>> find_model("embed-english-v2.0").lifecycle.stage(date(2026, 11, 26))
+        'off since 2026-04-04'
+        """
+        if self.off_since is not None:
+            return f"off {'since' if self.is_off(today) else 'from'} {self.off_since}"
+        return "legacy" if self.is_legacy else "active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +77,8 @@ class ModelFacts:
         The day on which the facts were last compared with these pages.
     max_tokens
         The length beyond which a local model cuts a text off and an API refuses it.
-    document_prefix, query_prefix
-        Put before texts; None for those of the model's own configuration.
-    document_task, query_task
-        What an API is told that a text is.
+    document, query
+        How the model learns that a text is one of these.
     normalized
         Whether vectors are of unit length.
     price_usd_per_mtok
@@ -47,8 +87,8 @@ class ModelFacts:
         Of the weights, where these can be had.
     family
         Models of one family share a space: vectors of one answer queries of another.
-    legacy, off_since, successor
-        Whether the provider will switch it off some day, since when it is off, and what to take instead.
+    lifecycle
+        How long the provider keeps it.
     """
 
     name: str
@@ -58,17 +98,13 @@ class ModelFacts:
     sources: tuple[str, ...]
     shorter: tuple[int, ...] = ()
     max_tokens: int | None = None
-    document_prefix: str | None = None
-    query_prefix: str | None = None
-    document_task: str | None = None
-    query_task: str | None = None
+    document: RolePrompt = RolePrompt()
+    query: RolePrompt = RolePrompt()
     normalized: bool | None = None
     price_usd_per_mtok: float | None = None
     licence: str | None = None
     family: str | None = None
-    legacy: bool = False
-    off_since: date | None = None
-    successor: str | None = None
+    lifecycle: Lifecycle = Lifecycle()
 
     @property
     def spec(self) -> str:
@@ -83,21 +119,7 @@ class ModelFacts:
     @property
     def is_complete(self) -> bool:
         """True where prefixes and norms are known, so that the model need not be loaded to identify it."""
-        return None not in (self.document_prefix, self.query_prefix, self.normalized)
-
-    def is_off(self, today: date) -> bool:
-        """Return whether the provider has switched the model off."""
-        return self.off_since is not None and self.off_since <= today
-
-    def lifecycle(self, today: date) -> str:
-        """Say how long the model will be there: active, legacy, or off, and since when.
-
-        >>> find_model("embed-english-v2.0").lifecycle(date(2026, 11, 26))
-        'off since 2026-04-04'
-        """
-        if self.off_since is not None:
-            return f"off {'since' if self.is_off(today) else 'from'} {self.off_since}"
-        return "legacy" if self.legacy else "active"
+        return None not in (self.document.prefix, self.query.prefix, self.normalized)
 
     def going_away(self, today: date) -> str:
         """Say that the model is off, or will be; empty where its provider keeps it.
@@ -105,11 +127,15 @@ class ModelFacts:
         >>> find_model("text-embedding-ada-002").going_away(date(2026, 11, 26))
         'text-embedding-ada-002 is legacy, which its provider switches off some day; text-embedding-3-small succeeds it'
         """
-        if self.off_since is None and not self.legacy:
+        lifecycle = self.lifecycle
+        if lifecycle.off_since is None and not lifecycle.is_legacy:
             return ""
-        means = "" if self.off_since is not None else ", which its provider switches off some day"
-        successor = f"; {self.successor} succeeds it" if self.successor else ""
-        return f"{self.name} is {self.lifecycle(today)}{means}{successor}"
+        sentence = f"{self.name} is {lifecycle.stage(today)}"
+        if lifecycle.off_since is None:
+            sentence += ", which its provider switches off some day"
+        if lifecycle.successor:
+            sentence += f"; {lifecycle.successor} succeeds it"
+        return sentence
 
     def price_age(self, today: date) -> str:
         """Say how old the price is; empty while it is young, or where there is none.
@@ -117,7 +143,7 @@ class ModelFacts:
         >>> find_model("voyage-4").price_age(date(2027, 11, 1))
         'the price of voyage-4 is of 2026-11, 12 months old; check docs.voyageai.com/embeddings, or give --price'
         """
-        months = 12 * (today.year - self.checked.year) + today.month - self.checked.month
+        months = _MONTHS_PER_YEAR * (today.year - self.checked.year) + today.month - self.checked.month
         if self.price_usd_per_mtok is None or months < _PRICES_LAST:
             return ""
         page = self.sources[0].removeprefix("https://")
@@ -149,11 +175,13 @@ def known_models() -> tuple[ModelFacts, ...]:
 
 def _facts(row: dict[str, Any]) -> ModelFacts:
     """Return a row as facts; a name that is none of theirs is a TypeError."""
-    names = {field.name for field in fields(ModelFacts)}
-    if unknown := row.keys() - names:
-        raise TypeError(f"{row['name']}: {', '.join(sorted(unknown))}")
     values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in row.items()}
-    return ModelFacts(**values)
+    document = RolePrompt(values.pop("document_prefix", None), values.pop("document_task", None))
+    query = RolePrompt(values.pop("query_prefix", None), values.pop("query_task", None))
+    lifecycle = Lifecycle(values.pop("legacy", False), values.pop("off_since", None), values.pop("successor", None))
+    if unknown := values.keys() - {field.name for field in fields(ModelFacts)}:
+        raise TypeError(f"{row['name']}: {', '.join(sorted(unknown))}")
+    return ModelFacts(**values, document=document, query=query, lifecycle=lifecycle)
 
 
 @cache

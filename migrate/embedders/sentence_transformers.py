@@ -301,18 +301,21 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
 
     def _prefixes(self, entry: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
         """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
-        explicit, own_prefixes = (self.document_prefix, self.query_prefix), ("", "")
-        if entry is not None and entry.document_prefix is not None and entry.query_prefix is not None:
-            own_prefixes = entry.document_prefix, entry.query_prefix
-        elif None in explicit:
+        document = self.document_prefix
+        query = self.query_prefix
+        if document is not None and query is not None:
+            return document, query
+        if entry is not None and entry.document.prefix is not None and entry.query.prefix is not None:
+            own_document = entry.document.prefix
+            own_query = entry.query.prefix
+        else:
             model_prompts = prompts()
-            own_prefixes = (
-                model_prompts.get("document") or model_prompts.get("passage") or "",
-                model_prompts.get("query") or "",
-            )
-        document, query = (
-            model if typed is None else typed for typed, model in zip(explicit, own_prefixes, strict=True)
-        )
+            own_document = model_prompts.get("document") or model_prompts.get("passage") or ""
+            own_query = model_prompts.get("query") or ""
+        if document is None:
+            document = own_document
+        if query is None:
+            query = own_query
         return document, query
 
     def quick_identity(self) -> ModelIdentity:

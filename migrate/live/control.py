@@ -13,7 +13,7 @@ from typing import Final
 
 from migrate.errors import LockedError
 from migrate.files import output_lock
-from migrate.live.state import STOP, LiveState
+from migrate.live.state import STOP, LiveState, WorkerFacts
 
 COMMAND: Final = "own command as it was typed"
 """Under this name are the options by which the worker is started again, a list of words."""
@@ -57,7 +57,7 @@ def only_worker(state: LiveState, location: str) -> Iterator[None]:
                 break
             except LockedError:
                 if time.monotonic() > deadline:
-                    pid = state.worker().pid
+                    pid = WorkerFacts.kept_in(state).pid
                     raise LockedError(
                         f"{location}: another worker is running (process {pid}); `lead-migrate live stop` ends it"
                     ) from None

@@ -104,8 +104,8 @@ class Counts:
     ) -> None:
         weights = zip(buffer.wanted.values(), uncertainties(buffer.wanted), strict=True)
         with self._state.transaction():
-            self._state.want(dict(zip(buffer.wanted, weights, strict=True)), buffer.choosers)
-            self._state.keep_queries(buffer.queries)
+            self._state.demand.add(dict(zip(buffer.wanted, weights, strict=True)), buffer.choosers)
+            self._state.queries.add(buffer.queries)
             self._state.count(buffer.counts)
             if compared is not None:
                 self._state.note(OLD_STORE, asdict(compared))

@@ -274,12 +274,12 @@ class LiveSearcher:
         """Open the store that is at the location now."""
         started = time.monotonic()
         state = self._opened.state
-        marked = state.true_documents()
+        marked = state.documents.true()
         generation = open_generation(self.location, self._opened.vectors, valid_s=self.limits.refresh_s)
         state.adopt(generation.vectors.embedder.cache_scope("document"), generation.key)
         if as_files(generation.store) is not None:  # what is true is in the cache, or the files say so
             return generation
-        true = state.true_documents()
+        true = state.documents.true()
         if generation.store.info.is_copy:  # what the worker wrote while the copy was made may not be in it
             true = dict(true.items() & marked.items())
             now = time.monotonic()
@@ -296,8 +296,8 @@ class LiveSearcher:
             return
         # Marks are read before the look at the copy: vectors are written first, and marked then.
         state = self._opened.state
-        version = state.true_version
-        true = None if version == self._marks else state.true_documents()
+        version = state.documents.version
+        true = None if version == self._marks else state.documents.true()
         if generation.is_behind():
             if time.monotonic() >= self._copied_until:
                 self._open_again()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, Self, get_args
 from urllib.parse import quote
 
 import numpy as np
@@ -49,6 +49,8 @@ OLD_STORE: Final = "old store"
 STOP: Final = "stop"
 """Under this name a worker is asked to come to an end (`LiveState.note`)."""
 
+_WORKER: Final = "worker"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedQuery:
@@ -64,15 +66,6 @@ class ServedQuery:
     untrue: int = 0
     at: float = field(default_factory=time.time)
     number: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """A worker's own account."""
-
-    phase: WorkerPhase = "none"
-    pid: int | None = None
-    message: str = ""
 
 
 def text_hash(text: str) -> bytes:
@@ -100,148 +93,131 @@ def state_path(store: Store) -> Path:
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"
 
 
-class LiveState(OwnDatabase):
-    """The open file. Every method is one transaction, durable against the end of the process."""
+class Demand:
+    """The documents that queries ranked without a true vector, and how much they are wanted."""
 
-    title = "live state"
-    remedy = "remove it: true vectors are kept elsewhere"
-    application_id = 0x4C4D4C56
-    version = 2
-    creation = (
+    creation: ClassVar = (
         "CREATE TABLE demand (id TEXT PRIMARY KEY, wanted REAL NOT NULL, uncertainty REAL NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT "
-        "NULL) WITHOUT ROWID",
-        "CREATE INDEX true_by_change ON true_documents (change)",
-        "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
-        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
-        "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
         "CREATE TABLE choosers (query TEXT PRIMARY KEY) WITHOUT ROWID",
-        "CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID",
     )
-    busy_s = 5.0
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.open()
+    def __init__(self, state: LiveState) -> None:
+        self._state = state
 
-    def prepare(self) -> None:
-        """Recognise the file, or make it one, with a write-ahead log: reading waits for nobody."""
-        self._version()  # the log of a file of something else stays as it is
-        deadline = time.monotonic() + self.busy_s
-        while self.pragma("journal_mode") != "wal":  # switching fails at once while another has the file open
-            try:
-                self._database.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        self._database.execute("PRAGMA synchronous = NORMAL")
-        super().prepare()
-
-    # The store and its generations.
-
-    def adopt(self, model: str, generation: str) -> None:
-        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
-
-        With another generation, it is forgotten which documents have true vectors; with another model, all that is
-        known of documents and queries.
-        """
-        with self.transaction():
-            forgotten = [] if self.value("generation") in (None, generation) else ["true_documents"]
-            if self.value("model") not in (None, model):
-                forgotten = ["demand", "true_documents", "refused", "queries", "choosers"]
-            for table in forgotten:
-                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
-            self.note("model", model)
-            self.note("generation", generation)
-
-    # Demand.
-
-    def want(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
+    def add(self, documents: Mapping[str, tuple[float, float]], queries: Collection[str] = ()) -> None:
         """Add to the demand: by id, how much more a document is wanted, and its uncertainty, 1 - its confidence.
 
         That is the sum of 1 / its place over `queries`, given by their digests: what lies high decides more.
         """
-        with self.transaction():
-            self._write(
+        with self._state.transaction():
+            self._state.write(
                 "INSERT INTO demand VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE "
                 "SET wanted = wanted + excluded.wanted, uncertainty = excluded.uncertainty",
                 ((doc_id, times, uncertainty) for doc_id, (times, uncertainty) in documents.items()),
             )
-            self._write("INSERT OR IGNORE INTO choosers VALUES (?)", ((query,) for query in queries))
+            self._state.write("INSERT OR IGNORE INTO choosers VALUES (?)", ((query,) for query in queries))
 
     def choosers(self) -> frozenset[str]:
         """Return the digests of all queries that wanted documents."""
-        return frozenset(query for (query,) in self._read("SELECT query FROM choosers"))
+        return frozenset(query for (query,) in self._state.read("SELECT query FROM choosers"))
 
     def queue(self, limit: int) -> dict[str, float]:
         """Return the most wanted documents and how much, most urgent first; none that is true or refused."""
         return dict(
-            self._read(
+            self._state.read(
                 "SELECT id, wanted FROM demand WHERE id NOT IN (SELECT id FROM true_documents) "
                 "AND id NOT IN (SELECT id FROM refused) ORDER BY wanted * uncertainty DESC, id LIMIT ?",
                 limit,
             )
         )
 
-    # Documents with true vectors.
+
+class DocumentMarks:
+    """The documents that have true vectors, and those that the model takes no vector of."""
+
+    creation: ClassVar = (
+        "CREATE TABLE true_documents (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, change INTEGER NOT "
+        "NULL) WITHOUT ROWID",
+        "CREATE INDEX true_by_change ON true_documents (change)",
+        "CREATE TABLE refused (id TEXT PRIMARY KEY, text_sha256 BLOB NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID",
+    )
+
+    def __init__(self, state: LiveState) -> None:
+        self._state = state
 
     def mark_true(self, text_hashes: Mapping[str, bytes]) -> None:
         """Note that searchers have the true vectors of these documents: by id, `text_hash` of the embedded text.
 
         Those of a database are in the store, those of files in the cache.
         """
-        with self.transaction():
-            change = self.true_version + 1
-            self.note("change", change)
+        with self._state.transaction():
+            change = self.version + 1
+            self._state.note("change", change)
             rows = ((doc_id, digest, change) for doc_id, digest in text_hashes.items())
-            self._write("INSERT OR REPLACE INTO true_documents VALUES (?, ?, ?)", rows)
+            self._state.write("INSERT OR REPLACE INTO true_documents VALUES (?, ?, ?)", rows)
 
     def settle(self, text_hashes: Mapping[str, bytes], untrue: Collection[str]) -> None:
         """Mark these documents, and no others, as true; those that are `untrue` were not refused with this text."""
-        with self.transaction():
-            marked = self.true_documents()
+        with self._state.transaction():
+            marked = self.true()
             stale = ((doc_id,) for doc_id, digest in marked.items() if text_hashes.get(doc_id) != digest)
-            self._write("DELETE FROM true_documents WHERE id = ?", stale)
-            self._write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in untrue))
+            self._state.write("DELETE FROM true_documents WHERE id = ?", stale)
+            self._state.write("DELETE FROM refused WHERE id = ?", ((doc_id,) for doc_id in untrue))
             self.mark_true({doc_id: digest for doc_id, digest in text_hashes.items() if marked.get(doc_id) != digest})
 
-    def true_documents(self) -> dict[str, bytes]:
+    def true(self) -> dict[str, bytes]:
         """Return the hash of the embedded text of each document that `mark_true` has noted."""
-        return dict(self._read("SELECT id, text_sha256 FROM true_documents"))
+        return dict(self._state.read("SELECT id, text_sha256 FROM true_documents"))
 
     @property
-    def true_version(self) -> int:
+    def version(self) -> int:
         """A number that is another after each `mark_true` and `settle`."""
-        return int(self.value("change") or 0)
+        return int(self._state.value("change") or 0)
 
     def refuse(self, documents: Mapping[str, tuple[bytes, str]]) -> None:
         """Note that the model takes no vector of these texts, by id: their `text_hash`, and why."""
         rows = ((doc_id, digest, reason) for doc_id, (digest, reason) in documents.items())
-        self._write("INSERT OR REPLACE INTO refused VALUES (?, ?, ?)", rows)
+        self._state.write("INSERT OR REPLACE INTO refused VALUES (?, ?, ?)", rows)
 
     def refused(self) -> dict[str, tuple[bytes, str]]:
         """Return what `refuse` has noted."""
-        rows = self._read("SELECT id, text_sha256, reason FROM refused")
+        rows = self._state.read("SELECT id, text_sha256, reason FROM refused")
         return {doc_id: (digest, reason) for doc_id, digest, reason in rows}
 
-    # Queries for the monitor.
 
-    def keep_queries(self, queries: Sequence[ServedQuery]) -> None:
-        """Keep a sample of the queries; which ones must not depend on their answers."""
-        insert = "INSERT INTO queries (vector, ids, scores, untrue, at) VALUES (?, ?, ?, ?, ?)"
-        with self.transaction():
-            for query in queries:
-                vector, scores = (array.astype("<f4").tobytes() for array in (query.vector, query.scores))
-                self._database.execute(insert, (vector, json.dumps(query.ids), scores, query.untrue, query.at))
-            self._write("DELETE FROM queries WHERE number <= (SELECT max(number) FROM queries) - ?", [(KEPT_QUERIES,)])
+class SampledQueries:
+    """The latest `KEPT_QUERIES` of a sample of the queries, for the monitor to judge."""
 
-    def kept_queries(self, after: int = 0, *, limit: int = 1_000) -> list[ServedQuery]:
-        """Return sampled queries with a `number` above `after`, in the order in which they came."""
-        rows = self._read(
+    creation: ClassVar = (
+        "CREATE TABLE queries (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, vector BLOB NOT NULL, "
+        "ids TEXT NOT NULL, scores BLOB NOT NULL, untrue INTEGER NOT NULL)",
+    )
+
+    def __init__(self, state: LiveState) -> None:
+        self._state = state
+
+    def add(self, queries: Sequence[ServedQuery]) -> None:
+        """Keep these queries; which ones must not depend on their answers."""
+        rows = (
+            (
+                query.vector.astype("<f4").tobytes(),
+                json.dumps(query.ids),
+                query.scores.astype("<f4").tobytes(),
+                query.untrue,
+                query.at,
+            )
+            for query in queries
+        )
+        with self._state.transaction():
+            self._state.write("INSERT INTO queries (vector, ids, scores, untrue, at) VALUES (?, ?, ?, ?, ?)", rows)
+            oldest = "(SELECT max(number) FROM queries) - ?"
+            self._state.write(f"DELETE FROM queries WHERE number <= {oldest}", [(KEPT_QUERIES,)])  # noqa: S608
+
+    def after(self, number: int, *, limit: int = 1_000) -> list[ServedQuery]:
+        """Return queries with a higher `number`, in the order in which they came."""
+        rows = self._state.read(
             "SELECT vector, ids, scores, untrue, at, number FROM queries WHERE number > ? ORDER BY number LIMIT ?",
-            after,
+            number,
             limit,
         )
         return [
@@ -254,47 +230,116 @@ class LiveState(OwnDatabase):
             for vector, ids, scores, *columns in rows
         ]
 
-    def newest_query(self) -> int:
+    def newest(self) -> int:
         """Return the number of the query that was kept last; 0 where there is none."""
-        ((number,),) = self._read("SELECT max(number) FROM queries")
+        ((number,),) = self._state.read("SELECT max(number) FROM queries")
         return number or 0
 
-    # Counters and facts.
+
+class LiveState(OwnDatabase):
+    """The open file: counters, facts by name, and the tables of `demand`, `documents` and `queries`.
+
+    Every method is one transaction, durable against the end of the process.
+    """
+
+    title = "live state"
+    remedy = "remove it: true vectors are kept elsewhere"
+    application_id = 0x4C4D4C56
+    version = 2
+    creation = (
+        *Demand.creation,
+        *DocumentMarks.creation,
+        *SampledQueries.creation,
+        "CREATE TABLE counters (name TEXT PRIMARY KEY, total REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID",
+    )
+    busy_s = 5.0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.demand = Demand(self)
+        self.documents = DocumentMarks(self)
+        self.queries = SampledQueries(self)
+        self.open()
+
+    def prepare(self) -> None:
+        """Recognise the file, or make it one, with a write-ahead log: reading waits for nobody."""
+        self._version()  # the log of a file of something else stays as it is
+        deadline = time.monotonic() + self.busy_s
+        while self.pragma("journal_mode") != "wal":
+            # Switching fails at once, whatever the timeout of the connection, while another has the file open
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        # With a log this survives the end of the process; only a power cut may lose the last transactions
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        super().prepare()
+
+    def adopt(self, model: str, generation: str) -> None:
+        """Note the model (`Embedder.cache_scope("document")`) and the generation that is served now.
+
+        With another generation, it is forgotten which documents have true vectors; with another model, all that is
+        known of documents and queries.
+        """
+        with self.transaction():
+            forgotten: Sequence[str] = ()
+            if self.value("generation") not in (None, generation):
+                forgotten = ("true_documents",)
+            if self.value("model") not in (None, model):
+                forgotten = ("demand", "true_documents", "refused", "queries", "choosers")
+            for table in forgotten:
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
+            self.note("model", model)
+            self.note("generation", generation)
 
     def count(self, counts: Mapping[Counter, float]) -> None:
         """Add to counters; nothing is ever taken off."""
-        self._write(
+        self.write(
             "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET total = total + excluded.total",
             ((name, float(more)) for name, more in counts.items() if more > 0),
         )
 
     def counters(self) -> dict[Counter, float]:
         """Return all counters; 0 where nothing was counted."""
-        totals = dict(self._read("SELECT name, total FROM counters"))
+        totals = dict(self.read("SELECT name, total FROM counters"))
         return {name: totals.get(name, 0.0) for name in get_args(Counter)}
-
-    def worker(self) -> WorkerFacts:
-        """Return what the worker last said of itself."""
-        return WorkerFacts(**(self.value("worker") or {}))
-
-    def set_worker(self, entry: WorkerFacts) -> None:
-        """Say it."""
-        self.note("worker", asdict(entry))
 
     def note(self, name: str, value: Any) -> None:
         """Keep a fact under a name, as JSON holds it."""
-        self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
+        self.write("INSERT OR REPLACE INTO facts VALUES (?, ?)", [(name, json.dumps(value))])
 
     def value(self, name: str) -> Any:
         """Return the fact of that name; None where there is none."""
-        rows = self._read("SELECT fact FROM facts WHERE name = ?", name)
+        rows = self.read("SELECT fact FROM facts WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
-    def _read(self, query: str, *values: object) -> list[Any]:
+    def read(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, of one view of the file; waits for nobody."""
         with self.transaction("DEFERRED"):
             return self._database.execute(query, values).fetchall()
 
-    def _write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+    def write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        """Execute a statement once for each row."""
         with self.transaction():
             self._database.executemany(statement, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """A worker's own account."""
+
+    phase: WorkerPhase = "none"
+    pid: int | None = None
+    message: str = ""
+
+    def keep(self, state: LiveState) -> None:
+        """Keep it in the state of the store."""
+        state.note(_WORKER, asdict(self))
+
+    @classmethod
+    def kept_in(cls, state: LiveState) -> Self:
+        """Return what the worker last said of itself."""
+        return cls(**(state.value(_WORKER) or {}))

@@ -85,20 +85,20 @@ def status_of(location: str) -> LiveStatus:
         monitor = Monitor.kept_in(state)
         if monitor is not None and monitor.translation != translation_of(store):
             monitor = None
-        waiting = len(state.kept_queries(0 if monitor is None else monitor.last, limit=10_000))
+        waiting = len(state.queries.after(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None
         is_known = state.value("generation") in (None, generation_of(store))
-        true = len(state.true_documents()) if is_known else None
+        true = len(state.documents.true()) if is_known else None
         return LiveStatus(
             location=location,
             count=count,
             true=true,
-            queued=len(state.queue(1_000_000)),
-            refused=len(state.refused()),
+            queued=len(state.demand.queue(1_000_000)),
+            refused=len(state.documents.refused()),
             verdict=None if monitor is None else monitor.verdict(waiting),
             needed=max(CALIBRATION - waiting, 0) if uncalibrated else 0,
             is_running=is_running(state),
-            worker=state.worker(),
+            worker=WorkerFacts.kept_in(state),
             counters=state.counters(),
             # True vectors of files may be in the cache alone, which the first stage of a search knows nothing of.
             is_all_true=is_all_true(store) if as_files(store) is not None else 0 < count == true,

@@ -53,7 +53,7 @@ class LiveSurvey:
 def survey_store(store: Store, embedder: Embedder, refused: Mapping[str, tuple[bytes, str]]) -> LiveSurvey:
     """Find out which documents are true in a store: their vector is the one that the cache has of their text.
 
-    `refused` are texts that the model takes no vector of, see `LiveState.refused`.
+    `refused` are texts that the model takes no vector of, see `DocumentMarks.refused`.
     """
     survey = LiveSurvey(store.info.count)
     is_in_files = as_files(store) is not None

@@ -28,7 +28,7 @@ _ENOUGH: Final = 50
 
 def chosen_by_served(embedder: Embedder, state: LiveState) -> Embedder:
     """Have the cache remember that what is embedded from now on was chosen by the queries that were served."""
-    return with_choosers(embedder, state.choosers(), group=str(state.path))
+    return with_choosers(embedder, state.demand.choosers(), group=str(state.path))
 
 
 class Watch:
@@ -47,7 +47,7 @@ class Watch:
         if monitor is None:
             monitor = Monitor()
         elif monitor.translation != translation:
-            monitor = Monitor(last=self._state.newest_query())
+            monitor = Monitor(last=self._state.queries.newest())
         # another margin is another question to the same scores
         options = self._options
         self._monitor = replace(
@@ -63,7 +63,7 @@ class Watch:
         since = time.monotonic() - self._looked_at
         if not now and since < _REST_S:
             return
-        queries = self._state.kept_queries(self._monitor.last, limit=_AT_ONCE)
+        queries = self._state.queries.after(self._monitor.last, limit=_AT_ONCE)
         if not now and len(queries) < _ENOUGH and since < 60:
             return
         self._looked_at = time.monotonic()

@@ -236,11 +236,11 @@ class Worker:
         self.account.limit_to(store.info.count)
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
         self._watch.adopt(store)
-        refused = self.state.refused()
+        refused = self.state.documents.refused()
         self._embedded_by_queries = self.state.counters()["embedded_by_queries"]
         self._unsurveyed = 0.0
         survey = survey_store(store, self.embedder, refused)
-        self.state.settle(survey.true, refused.keys() & set(survey.remaining))
+        self.state.documents.settle(survey.true, refused.keys() & set(survey.remaining))
         self.survey = survey
         self._surveyed_at = time.monotonic()
 
@@ -254,7 +254,7 @@ class Worker:
         size = int(min(self._room(), _BATCH))
         if size <= 0:
             return []
-        queued = (doc_id for doc_id in self.state.queue(_BATCH) if doc_id in survey.rows)
+        queued = (doc_id for doc_id in self.state.demand.queue(_BATCH) if doc_id in survey.rows)
         ids = [doc_id for doc_id in queued if doc_id not in survey.true][:size]
         chosen = set(ids)
         while not self.options.from_queue and len(ids) < size and survey.remaining:
@@ -306,7 +306,7 @@ class Worker:
             if len(documents) == 1:
                 self.embedder.find(list(documents), "document")  # if the cache is to blame, it fails again
                 document = documents[0]
-                self.state.refuse({document.id: (text_hash(document.text), str(error))})
+                self.state.documents.refuse({document.id: (text_hash(document.text), str(error))})
                 self.survey.refused += 1
                 return
             half = len(documents) // 2
@@ -327,8 +327,8 @@ class Worker:
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
         facts = WorkerFacts(phase, os.getpid(), message)
-        if self.state.worker() != facts:
-            self.state.set_worker(facts)
+        if WorkerFacts.kept_in(self.state) != facts:
+            facts.keep(self.state)
 
     def _pause(self, reason: str) -> None:
         """Wait for a model or a server that does not answer, longer each time."""

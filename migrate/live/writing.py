@@ -33,10 +33,10 @@ class VectorWriter:
         """
         hashes = {document.id: text_hash(document.text) for document in documents}
         if not isinstance(store, UpdatableStore):
-            self.state.mark_true(hashes)
+            self.state.documents.mark_true(hashes)
             return len(hashes)
         ids = self.replace(store, hashes, vectors)
-        self.state.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
+        self.state.documents.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
         return len(ids)
 
     def replace(self, store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:

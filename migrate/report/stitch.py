@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from migrate.stitch.base import saved_arrays
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.select import ScoredStitch, Selection
 
@@ -35,7 +36,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
             row.stitch: _told_scores(fitted.selection, row)["overlap_at_10"] for row in fitted.selection.candidates
         },
         "facts": dict(fitted.stitch.kind_facts() or manifest.stitch.kind_facts or {}),
-        "arrays": {name: list(array.shape) for name, array in fitted.stitch.saved().items()},
+        "arrays": {name: list(array.shape) for name, array in saved_arrays(fitted.stitch).items()},
         "files": sorted(manifest.stitch.files or ()),
         "made_by": f"lead-migrate {manifest.tool_version}",
     }

@@ -125,15 +125,6 @@ class Stitch(ABC):
             setattr(self, f"{name}_", arrays[name])
         return self
 
-    def saved(self) -> Arrays:
-        """Return everything to save: `arrays`, and the reach if there is one."""
-        return {**self.arrays(), **({} if self.reach is None else self.reach.arrays())}
-
-    def restore_saved(self, arrays: Arrays) -> Self:
-        """Restore what `saved` returned; KeyError, IndexError or ValueError if one is missing or does not fit."""
-        self.restore(arrays).reach = Reach.restore(arrays)
-        return self
-
     def affine(self, dim: int) -> AffineMap | None:
         """Return the fitted map from `dim` dimensions as a matrix and an offset; None where it is no such map."""
         return None
@@ -156,6 +147,20 @@ class StretchableStitch(Stitch):
     @abstractmethod
     def stretch(self, spread: AffineMap) -> Self:
         """Put the map of `spread` behind that of the fitted stitch, into what was learned."""
+
+
+def saved_arrays(stitch: Stitch) -> Arrays:
+    """Return everything to save of a fitted stitch: its `arrays`, and those of its reach if it has one."""
+    if stitch.reach is None:
+        return stitch.arrays()
+    return {**stitch.arrays(), **stitch.reach.arrays()}
+
+
+def restore_saved(stitch: Stitch, arrays: Arrays) -> Stitch:
+    """Restore what `saved_arrays` returned; KeyError, IndexError or ValueError if one is missing or does not fit."""
+    restored = stitch.restore(arrays)
+    restored.reach = Reach.restore(arrays)
+    return restored
 
 
 def check_pairs(source: Vectors, target: Vectors) -> None:

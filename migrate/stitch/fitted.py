@@ -14,7 +14,6 @@ import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -27,7 +26,7 @@ from migrate.errors import StitchError
 from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, write_json
 from migrate.locations import place_of
 from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
-from migrate.stitch.base import Pairing, Prediction, Stitch
+from migrate.stitch.base import Arrays, Pairing, Prediction, Stitch, saved_arrays
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.scores import Sphere
 from migrate.stitch.select import Selection, select_stitch
@@ -136,17 +135,20 @@ def input_dim(manifest: Manifest, *, source: str = "stitch") -> int:
 class TrueVectors:
     """Documents that were embedded by the target model: `vectors[i]`, (n, q), belongs to `ids[i]`.
 
-    `copies` has the ids of other documents with the text of one of these, and its row.
+    `copies` has the ids of other documents with the text of one of these, and its row. All vectors lie on the `sphere`.
     """
 
     ids: Sequence[str]
     vectors: Vectors
     copies: Mapping[str, int] = field(default_factory=dict)
     row_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    sphere: Sphere = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         sampled = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        # Both are needed for every batch of a translation
         object.__setattr__(self, "row_of", {**self.copies, **sampled})
+        object.__setattr__(self, "sphere", Sphere.fit(self.vectors))
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Look up `ids` in the sample: return positions in `ids`, and the rows of `vectors` that belong there."""
@@ -184,14 +186,12 @@ class FittedStitch:
     fallback: Fallback | None = None
 
     def __repr__(self) -> str:
-        old, new = self.manifest.source_model, self.manifest.model
-        names = [model.spec if model else "a model that is not named" for model in (old, new)]
-        dims = [input_dim(self.manifest), self.dim]
+        models = (self.manifest.source_model, self.manifest.model)
+        names = [model.spec if model else "a model that is not named" for model in models]
         if self.direction == QUERY:
             names.reverse()
-        summary = (
-            f"{dims[0]} -> {dims[1]} dimensions, {self.manifest.counts.get('pairs', len(self.sample.ids)):,} pairs"
-        )
+        n_pairs = self.manifest.counts.get("pairs", len(self.sample.ids))
+        summary = f"{input_dim(self.manifest)} -> {self.dim} dimensions, {n_pairs:,} pairs"
         overlap = "held-out overlap@10 not known"
         if self.selection.is_told:
             overlap = f"held-out overlap@10 {self.selection.best.scores.overlap_at_10:.3f}"
@@ -215,11 +215,6 @@ class FittedStitch:
         """The direction: of documents or of queries."""
         return direction_of(self.manifest)
 
-    @cached_property  # of every batch of a translation
-    def sphere(self) -> Sphere:
-        """The sphere on which the true vectors of the sample lie."""
-        return Sphere.fit(self.sample.vectors)
-
     def without_texts(self, *, source: str = "stitch") -> FittedStitch:
         """The stitch for a store without texts, `source`: the fallback in the place of one that reads them.
 
@@ -232,14 +227,14 @@ class FittedStitch:
                 f"{source}: the {self.stitch.spec} stitch reads texts, but the store has none; fit it again, "
                 "which adds a fallback of vectors only, or fit one such as --kind ridge"
             )
-        used, judged = self.fallback.stitch, self.fallback.selection
-        return replace(self, stitch=used, selection=judged, reader=None, fallback=None)
+        return replace(self, stitch=self.fallback.stitch, selection=self.fallback.selection, reader=None, fallback=None)
 
     def fallback_use(self) -> FallbackUse | None:
         """Compare the fallback with the stitch; None where there is none."""
         if self.fallback is None:
             return None
-        best, fallback = self.selection.best, self.fallback.selection.best
+        best = self.selection.best
+        fallback = self.fallback.selection.best
         if self.selection.is_too_small:
             return FallbackUse(best.stitch, fallback.stitch, None, None)
         return FallbackUse(best.stitch, fallback.stitch, best.scores.overlap_at_10, fallback.scores.overlap_at_10)
@@ -253,16 +248,19 @@ class FittedStitch:
         is zero or not finite, going in or coming out; `source` is named.
         """
         require_direction(self.manifest, DOCUMENT, source=source)
-        read = self.reader.read(texts) if self.reader is not None and self.reads_texts and texts is not None else None
-        prediction, squares = self._predict(batch.ids, batch.vectors, read, source=source, noun="document")
-        estimator = self.selection.confidence
-        confidence = (
-            np.full(len(batch), np.nan, dtype=np.float32) if estimator is None else estimator.of(prediction, squares)
-        )
-        if self.sphere.radius is None:
-            out = self._of_norm(prediction.vectors, squares, batch.vectors)
+        views = None
+        if self.reader is not None and self.reads_texts and texts is not None:
+            views = self.reader.read(texts)
+        prediction, squares = _predict(self.stitch, batch.ids, batch.vectors, views, source=source, noun="document")
+        if self.selection.confidence is None:
+            confidence = np.full(len(batch), np.nan, dtype=np.float32)
         else:
-            out = self.sphere.of(prediction.vectors, norm=self.norm, squares=squares)
+            confidence = self.selection.confidence.of(prediction, squares)
+        sphere = self.sample.sphere
+        if sphere.radius is None:
+            out = _scaled(prediction.vectors, self.norm, squares, batch.vectors)
+        else:
+            out = sphere.of(prediction.vectors, norm=self.norm, squares=squares)
         if patch:
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
@@ -277,36 +275,14 @@ class FittedStitch:
         """
         require_direction(self.manifest, QUERY, source=source)
         rows = as_vectors(vectors, dim=input_dim(self.manifest), source=source)
-        prediction, squares = self._predict(range(len(rows)), rows, None, source=source, noun="row")
-        return self._of_norm(prediction.vectors, squares, rows)
-
-    def _predict(
-        self, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
-    ) -> tuple[Prediction, Vectors]:
-        """The prediction and the squared norms of its vectors."""
-        check_vectors(ids, vectors, source=source, noun=noun)
-        prediction = self.stitch.predict(vectors, texts)
-        description = f"{source} after the {self.stitch.spec} stitch"
-        return prediction, check_vectors(ids, prediction.vectors, source=description, noun=noun)
-
-    def _of_norm(self, predicted: Vectors, squares: Vectors, inputs: Vectors) -> Vectors:
-        """The predicted rows scaled to `norm`; `inputs` is not changed."""
-        scale = np.float32(self.norm) / np.sqrt(squares)
-        return np.multiply(predicted, scale[:, None], out=predicted if predicted is not inputs else None)
+        prediction, squares = _predict(self.stitch, range(len(rows)), rows, None, source=source, noun="row")
+        return _scaled(prediction.vectors, self.norm, squares, rows)
 
     def digest(self) -> str:
         """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
-        hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in self._arrays().items()}
-        hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in self._payloads().items()}
+        hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in _arrays_of(self).items()}
+        hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in _payloads_of(self).items()}
         return sha256_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        reader = {} if self.reader is None else self.reader.arrays()
-        groups = {"stitch": self.stitch.saved(), "reader": reader, "sample": {"vectors": self.sample.vectors}}
-        return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
-
-    def _payloads(self) -> dict[str, bytes]:
-        return {**self.state, **(self.reader.state() if self.reader is not None else {})}
 
     def save(self, location: str | Path, *, force: bool = False) -> None:
         """Write the stitch into a new folder, atomically. Only the date in the manifest differs between equal fits.
@@ -319,32 +295,75 @@ class FittedStitch:
         """
         target = place_of(location)
         if isinstance(target, Path):
-            self._save(target, force=force)
+            _write(self, target, force=force)
             return
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as temporary:
-            self._save(Path(temporary) / "stitch", force=False)
+            _write(self, Path(temporary) / "stitch", force=False)
             upload(Path(temporary) / "stitch", target, last=MANIFEST_NAME, force=force)
 
-    def _save(self, folder: Path, *, force: bool) -> None:
-        spare = {} if self.fallback is None else self.fallback.stitch.saved()
-        arrays = {**self._arrays(), **{f"fallback.{name}": array for name, array in spare.items()}}
-        with atomic_folder(folder, force=force) as temporary:
-            write_bytes(temporary / WEIGHTS_NAME, save({n: np.ascontiguousarray(array) for n, array in arrays.items()}))
-            write_json(temporary / SAMPLE_NAME, {"ids": list(self.sample.ids), "copies": dict(self.sample.copies)})
-            for name, payload in self._payloads().items():
-                write_bytes(temporary / name, payload)
-            details = replace(
-                self.manifest.stitch,
-                fallback=None if self.fallback is None else _selection_facts(self.fallback.selection),
-                stitch=self.stitch.spec,
-                norm=self.norm,
-                kind_facts=self.stitch.kind_facts() or self.manifest.stitch.kind_facts or {},
-                selection=_selection_facts(self.selection),
-                arrays=tuple(sorted(arrays)),
-                files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
-            )
-            unknown = StitchFacts.unknown(self.manifest.details)
-            replace(self.manifest, details={**unknown, **details.as_details()}).write(temporary)
+
+def _predict(
+    stitch: Stitch, ids: Sequence[object], vectors: Vectors, texts: TextRows | None, *, source: str, noun: str
+) -> tuple[Prediction, Vectors]:
+    """Return the prediction, checked, and the squared norms of its vectors."""
+    check_vectors(ids, vectors, source=source, noun=noun)
+    prediction = stitch.predict(vectors, texts)
+    description = f"{source} after the {stitch.spec} stitch"
+    return prediction, check_vectors(ids, prediction.vectors, source=description, noun=noun)
+
+
+def _scaled(predicted: Vectors, norm: float, squares: Vectors, inputs: Vectors) -> Vectors:
+    """Return the predicted rows scaled to `norm`; `inputs` is not changed."""
+    scale = np.float32(norm) / np.sqrt(squares)
+    if predicted is inputs:  # `identity` returns the rows of the store themselves
+        return np.multiply(predicted, scale[:, None])
+    return np.multiply(predicted, scale[:, None], out=predicted)
+
+
+def _arrays_of(fitted: FittedStitch) -> dict[str, NDArray[Any]]:
+    """Return all arrays but those of the fallback, by the names that they are saved under."""
+    groups: dict[str, Arrays] = {"stitch": saved_arrays(fitted.stitch)}
+    if fitted.reader is not None:
+        groups["reader"] = fitted.reader.arrays()
+    groups["sample"] = {"vectors": fitted.sample.vectors}
+    return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+
+
+def _payloads_of(fitted: FittedStitch) -> dict[str, bytes]:
+    """Return the files that are saved as they are, by their names."""
+    if fitted.reader is None:
+        return dict(fitted.state)
+    return {**fitted.state, **fitted.reader.state()}
+
+
+def _write(fitted: FittedStitch, folder: Path, *, force: bool) -> None:
+    arrays = _arrays_of(fitted)
+    fallback_facts = None
+    if fitted.fallback is not None:
+        spare = saved_arrays(fitted.fallback.stitch)
+        arrays |= {f"fallback.{name}": array for name, array in spare.items()}
+        fallback_facts = _selection_facts(fitted.fallback.selection)
+    payloads = _payloads_of(fitted)
+    with atomic_folder(folder, force=force) as temporary:
+        # safetensors writes the memory of an array as it lies, so a transposed one would come back another
+        rows = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        write_bytes(temporary / WEIGHTS_NAME, save(rows))
+        write_json(temporary / SAMPLE_NAME, {"ids": list(fitted.sample.ids), "copies": dict(fitted.sample.copies)})
+        for name, payload in payloads.items():
+            write_bytes(temporary / name, payload)
+        details = replace(
+            fitted.manifest.stitch,
+            fallback=fallback_facts,
+            stitch=fitted.stitch.spec,
+            norm=fitted.norm,
+            kind_facts=fitted.stitch.kind_facts() or fitted.manifest.stitch.kind_facts or {},
+            selection=_selection_facts(fitted.selection),
+            arrays=tuple(sorted(arrays)),
+            files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *payloads)},
+        )
+        # Facts of a later version are kept as they are
+        unknown = StitchFacts.unknown(fitted.manifest.details)
+        replace(fitted.manifest, details={**unknown, **details.as_details()}).write(temporary)
 
 
 def fit_norm(target: Vectors) -> float:

@@ -23,28 +23,34 @@ from numpy.typing import NDArray
 from migrate.errors import StitchError
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Arrays, Pairing, Prediction, Split, StretchableStitch, check_pairs
-from migrate.stitch.kernel import (
-    GaussianPart,
-    KernelPart,
-    KernelSystem,
-    Product,
-    combined,
-    gaussian,
-    in_order,
-    restore_parts,
-    spread,
-)
+from migrate.stitch.kernel import GaussianPart, KernelPart, KernelSystem, combined, gaussian, spread
+from migrate.stitch.kernel_map import KernelMap, Solved
 from migrate.stitch.reach import DIRECTIONS
 from migrate.stitch.text_features import DenseView, Matrix, TextRows, View, gram
 from migrate.stitch.view_weights import NEARBY, SEARCH_SIZE, Search, Weighing
-from migrate.vectors import Vectors, squared_norms, unit_rows
+from migrate.vectors import Vectors, unit_rows
 
-VECTOR, NEAR = "vector", "near"
+VECTOR = "vector"
+NEAR = "near"
+
+_STARTS_AT_HALF = ("ngrams", "topics", NEAR)
+"""Views from which the search for weights starts with `_HALF_WEIGHT`: they repeat what other views tell."""
+
+_HALF_WEIGHT = 0.5
 
 LANDMARKS = 4_000
 
 LARGEST_EXACT = 8_000
 """Pairs up to which the system is solved exactly; with more, landmarks are used."""
+
+_JITTER = 1e-8
+"""Share of the mean diagonal that is added to it, so that a matrix of rounding errors is still positive definite."""
+
+_DAMPING = 1e-3
+"""The same share for the nearest linear map."""
+
+_NARROWEST = 1e-6
+"""The least width of a Gaussian kernel, where all rows are the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +91,16 @@ class Kernels:
 
 def measure(views: Mapping[str, View], texts: TextRows | None, gaussians: Collection[str]) -> Kernels:
     """The kernels between documents; those of the views `gaussians` are Gaussian."""
-    grams, widths = {}, {}
+    grams: dict[str, Matrix] = {}
+    widths: dict[str, float] = {}
     for name, view in views.items():
         if texts is not None and name in texts.views:
             grams[name] = texts.gram(name)
         elif name in gaussians:
             rows = np.asarray(view.matrix())
-            # the mean squared distance of two unit rows
-            widths[name] = max(2 * float(1 - np.square(rows.mean(axis=0, dtype=np.float64)).sum()), 1e-6)
+            squared_mean = np.square(rows.mean(axis=0, dtype=np.float64)).sum()
+            distance = 2 * float(1 - squared_mean)  # the mean squared distance of two unit rows
+            widths[name] = max(distance, _NARROWEST)
             grams[name] = gaussian(rows, rows, widths[name]).astype(np.float64)
         else:
             grams[name] = gram(view.matrix())
@@ -107,8 +115,8 @@ def draw_landmarks(n: int, count: int = LANDMARKS) -> NDArray[np.int64]:
 
 def solve_on_landmarks(
     parts: Sequence[KernelPart], landmarks: NDArray[np.int64], target: Matrix, penalty: float
-) -> tuple[Matrix, Matrix]:
-    """Coefficients of the landmarks, (m, q), and the means of the kernel to each, (m,).
+) -> Solved:
+    """Solve for coefficients of the landmarks, (m, q), with the means of the kernel to each, (m,).
 
     The subset of regressors (Rasmussen & Williams 2006, eq. 8.11): minimises the squared error over all n pairs plus
     λ times the norm of the function, among functions of the landmarks; the intercept is free.
@@ -120,9 +128,27 @@ def solve_on_landmarks(
     among = cross[landmarks].copy()
     cross -= means
     system = cross.T @ cross + penalty * among
-    system[np.diag_indices_from(system)] += 1e-8 * np.trace(system) / len(system)
-    alpha = cho_solve(cho_factor(system, lower=True, overwrite_a=True), cross.T @ (target - target.mean(axis=0)))
-    return alpha, means
+    # Without it, the factorisation fails where landmarks are nearly the same
+    system[np.diag_indices_from(system)] += _JITTER * np.trace(system) / len(system)
+    factor = cho_factor(system, lower=True, overwrite_a=True)
+    coefficients = cho_solve(factor, cross.T @ (target - target.mean(axis=0)))
+    return Solved(coefficients, means)
+
+
+def choose_weights(kernels: Kernels, target: Vectors, with_companions: bool) -> Weighing:
+    """Choose weights and penalty for targets, (n, q), on up to `SEARCH_SIZE` of them.
+
+    The shares of companions are chosen as well where a stitch has them (`with_companions`).
+    """
+    # Always the same pairs: stitches are compared with each other, and a fit twice is the same
+    rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
+    grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
+    start = {name: _HALF_WEIGHT if name in _STARTS_AT_HALF else 1.0 for name in grams}
+    search = Search(grams, target[rows].astype(np.float64))
+    weighing = search.best(start)
+    if not with_companions:
+        return weighing
+    return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
 
 
 class Additive(StretchableStitch):
@@ -133,15 +159,8 @@ class Additive(StretchableStitch):
 
     Attributes
     ----------
-    mean_ : (p,) float32, mean of the old vectors
-    alpha_ : (n, q + 1 + r) float32, coefficients of the fit documents: of the prediction, of the mean of the kernel
-        over them, and of the directions that explain the variance
-    offset_ : (q + 1 + r,) float32, to be added to `k(x) @ alpha_`; at q what makes the variance of the mean
-    companions_ : (c, n, q) float32, coefficients of the prediction of each companion
+    map_ : the learned map
     penalty_ : the penalty of the fit, which for more pairs than the search looks at is tried again on all
-    parts_ : the views, with the fit documents as they see them
-    products_ : what multiplies the parts with their coefficients; made by the first prediction, since a stitch that is
-        only loaded, saved or shown needs none
     """
 
     reads_vectors: ClassVar[bool] = True
@@ -149,14 +168,8 @@ class Additive(StretchableStitch):
     """True if regressions over the texts alone and over the old vector alone may be averaged in."""
     gaussians: ClassVar[frozenset[str]] = frozenset()
     """Views of the old vector with a Gaussian kernel: `VECTOR` itself, or `NEAR` beside it."""
-    mean_: Vectors
-    alpha_: Vectors
-    offset_: Vectors
-    companions_: Vectors
-    dim_: int
+    map_: KernelMap
     penalty_: float
-    parts_: tuple[KernelPart, ...]
-    products_: tuple[Product, ...] | None = None
 
     def __init__(self, weighing: Weighing | None = None, *, landmarks: int | None = None) -> None:
         self.weighing = weighing
@@ -165,67 +178,66 @@ class Additive(StretchableStitch):
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """A stitch of this kind, not fitted, with weights and penalty chosen on up to `SEARCH_SIZE` pairs."""
         check_pairs(source, target)
-        self._check_texts(source, texts)
+        _check_texts(self, source, texts)
         tuned = copy.copy(self)
-        tuned.weighing = self._weigh(self._kernels(source, texts), source, target, texts)
+        tuned.weighing = choose_weights(self._kernels(source, texts, _mean(source)), target, self.has_companions)
         return tuned
-
-    def _weigh(self, kernels: Kernels, source: Vectors, target: Vectors, texts: TextRows | None) -> Weighing:
-        rows = np.sort(np.random.default_rng(0).permutation(len(target))[:SEARCH_SIZE])
-        grams = {name: kernel[np.ix_(rows, rows)] for name, kernel in kernels.grams.items()}
-        start = {name: 0.5 if name in ("ngrams", "topics", NEAR) else 1.0 for name in grams}
-        truth = target[rows].astype(np.float64)
-        search = Search(grams, truth)
-        weighing = search.best(start)
-        if not self.has_companions:
-            return weighing
-        return search.accompanied(weighing, [name for name in grams if name not in (VECTOR, NEAR)])
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve for all pairs, exactly or on landmarks; StitchError for fewer than two pairs, or for missing texts."""
         check_pairs(source, target)
-        self._check_texts(source, texts)
-        self.mean_, self.dim_ = _mean(source), target.shape[1]
+        _check_texts(self, source, texts)
         if self.landmarks is not None or len(source) > LARGEST_EXACT:
             return self._fit_on_landmarks(source, target, texts)
-        kernels = self._kernels(source, texts)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, source, target, texts)
+        mean = _mean(source)
+        kernels = self._kernels(source, texts, mean)
+        if self.weighing is None:
+            self.weighing = choose_weights(kernels, target, self.has_companions)
+        weighing = self.weighing
         truth = target.astype(np.float64)
         system = KernelSystem.of(kernels.total(weighing), truth)
         penalty = weighing.total_penalty
         if len(target) > SEARCH_SIZE:
+            # The penalty was chosen on fewer pairs, and more of them want another
             search = Search({"all": system.gram}, truth)
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
-        solved = [(system.coefficients(penalty), system.means)]
+        solved = [Solved(system.coefficients(penalty), system.means)]
         factor = penalty / weighing.total_penalty
         for _, companion_weighing in weighing.companions:
             companion = KernelSystem.of(kernels.total(companion_weighing), system.target)
-            solved.append((companion.coefficients(companion_weighing.total_penalty * factor), companion.means))
-        self._keep(kernels.parts(weighing), weighing, system, solved, penalty)
+            coefficients = companion.coefficients(companion_weighing.total_penalty * factor)
+            solved.append(Solved(coefficients, companion.means))
+        self.map_ = KernelMap.of(mean, kernels.parts(weighing), weighing, system, solved, penalty)
+        self.penalty_ = penalty
         return self
 
     def _fit_on_landmarks(self, source: Vectors, target: Vectors, texts: TextRows | None) -> Self:
         rows = draw_landmarks(len(target), self.landmarks or LANDMARKS)
         landmark_texts = None if texts is None else texts.take(rows)
-        kernels = self._kernels(source[rows], landmark_texts, self.mean_)
-        weighing = self.weighing = self.weighing or self._weigh(kernels, source[rows], target[rows], landmark_texts)
-        every = Kernels(self._views(source, texts, self.mean_), kernels.scales, kernels.widths)
+        mean = _mean(source)
+        kernels = self._kernels(source[rows], landmark_texts, mean)
+        if self.weighing is None:
+            self.weighing = choose_weights(kernels, target[rows], self.has_companions)
+        weighing = self.weighing
+        every = Kernels(self._views(source, texts, mean), kernels.scales, kernels.widths)
         truth = target.astype(np.float64)
         solved = [
             solve_on_landmarks(every.parts(regression), rows, truth, regression.total_penalty)
             for _, regression in weighing.regressions
         ]
         system = KernelSystem.of(kernels.total(weighing), truth)
-        self._keep(kernels.parts(weighing), weighing, system, solved, weighing.total_penalty)
+        penalty = weighing.total_penalty
+        self.map_ = KernelMap.of(mean, kernels.parts(weighing), weighing, system, solved, penalty)
+        self.penalty_ = penalty
         return self
 
     def cross_predict(
         self, pairs: Pairing, splits: Sequence[Split], *, with_variance: bool = True
     ) -> Iterator[Prediction]:
         """Predict from one Gram matrix of all pairs: a fold is a part of it."""
-        source, target, texts = pairs.source, pairs.target, pairs.texts
-        kernels = self._kernels(source, texts)
-        weighing = self.weighing or self._weigh(kernels, source, target, texts)
+        target = pairs.target
+        kernels = self._kernels(pairs.source, pairs.texts, _mean(pairs.source))
+        weighing = self.weighing or choose_weights(kernels, target, self.has_companions)
         truth = target.astype(np.float64)
         several = [(share, regression, kernels.total(regression)) for share, regression in weighing.regressions]
         for fit_rows, held_out in splits:
@@ -233,102 +245,43 @@ class Additive(StretchableStitch):
             predictions: list[Prediction] = []
             for share, regression, total in several:
                 system = KernelSystem.of(total[np.ix_(fit_rows, fit_rows)], truth[fit_rows])
-                prior = np.diag(total)[held_out] if with_variance and not predictions else None
+                prior = None
+                if with_variance and not predictions:  # the variance is that of the first regression, over all views
+                    prior = np.diag(total)[held_out]
                 predictions.append(_predict(system, total[np.ix_(held_out, fit_rows)], prior, regression.total_penalty))
                 vectors += share * predictions[-1].vectors
             yield replace(predictions[0], vectors=vectors.astype(np.float32))
 
-    def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors | None = None) -> Kernels:
-        return measure(self._views(source, texts, _mean(source) if mean is None else mean), texts, self.gaussians)
-
-    def _check_texts(self, vectors: Vectors, texts: TextRows | None) -> None:
-        if self.reads_texts and (texts is None or len(texts) != len(vectors)):
-            raise StitchError(
-                f"the {self.kind} stitch reads texts, but there are none; choose a stitch of vectors only"
-            )
+    def _kernels(self, source: Vectors, texts: TextRows | None, mean: Vectors) -> Kernels:
+        return measure(self._views(source, texts, mean), texts, self.gaussians)
 
     def _views(self, vectors: Vectors, texts: TextRows | None, mean: Vectors) -> dict[str, View]:
         views: dict[str, View] = {}
         if self.reads_vectors:
             centred = vectors - mean
-            views[VECTOR] = DenseView(unit_rows(centred) if VECTOR in self.gaussians else centred)
+            if VECTOR in self.gaussians:
+                centred = unit_rows(centred)
+            views[VECTOR] = DenseView(centred)
         if self.reads_texts and texts is not None:
             views |= texts.views
         if NEAR in self.gaussians:  # last: the search for weights leaves it out where the others do without
             views[NEAR] = DenseView(unit_rows(vectors - mean))
         return views
 
-    def _keep(
-        self,
-        parts: Sequence[KernelPart],
-        weighing: Weighing,
-        system: KernelSystem,
-        solved: Sequence[tuple[Matrix, Matrix]],
-        penalty: float,
-    ) -> None:
-        """Put the columns of the prediction, of the mean and of the directions side by side.
-
-        `solved` are the coefficients and the means of the kernel, the own ones first and then those of each companion.
-        """
-        directions = system.directions(penalty, DIRECTIONS)
-        alpha = solved[0][0]
-        mean = np.full((len(alpha), 1), 1 / len(alpha))
-        self.alpha_ = np.hstack([alpha, mean, directions]).astype(np.float32)
-        self.companions_ = np.array([coefficients for coefficients, _ in solved[1:]], dtype=np.float32).reshape(
-            -1, *alpha.shape
-        )
-        pairs = zip(weighing.regressions, solved, strict=True)
-        shift = np.sum([share * (means @ coefficients) for (share, _), (coefficients, means) in pairs], axis=0)
-        offset = np.r_[system.mean - shift, system.means.mean(), -system.means @ directions]
-        self.offset_ = offset.astype(np.float32)
-        self.penalty_ = penalty
-        self.parts_ = in_order(parts)
-        self.products_ = None
-
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Vectors and their posterior variance, in units of the prior's, up to the noise."""
-        self._check_texts(vectors, texts)
-        views = self._views(vectors, texts, self.mean_)
-        columns = np.zeros((len(vectors), self.alpha_.shape[1]), dtype=np.float32)
-        prior = np.zeros(len(vectors), dtype=np.float32)
-        products = self.products_
-        if products is None:
-            products = self.products_ = self._products()  # as a whole, since several threads predict at once
-        for kernel, product in zip(self.parts_, products, strict=True):
-            columns += product(views[kernel.name])
-            prior += kernel.diagonal(views[kernel.name])
-        q = self.dim_
-        prior += self.offset_[q] - 2 * columns[:, q]
-        explained = squared_norms(columns[:, q + 1 :] + self.offset_[q + 1 :])
-        predicted = np.ascontiguousarray(columns[:, :q] + self.offset_[:q])
-        return Prediction(predicted, prior - explained)
-
-    def _products(self) -> tuple[Product, ...]:
-        """Return what multiplies each part with its coefficients, (n, q + 1 + r), averaged over the regressions."""
-        products = []
-        for kernel in self.parts_:
-            mixed, q = self.alpha_, self.dim_
-            if kernel.shares:
-                mixed = mixed.copy()
-                mixed[:, :q] *= np.float32(kernel.shares[0])
-                for share, alpha in zip(kernel.shares[1:], self.companions_, strict=True):
-                    mixed[:, :q] += np.float32(share) * alpha
-            products.append(kernel.product(mixed))
-        return tuple(products)
+        _check_texts(self, vectors, texts)
+        return self.map_.predict(self._views(vectors, texts, self.map_.mean), len(vectors))
 
     def stretch(self, spread: AffineMap) -> Self:
         """Multiply the coefficients and the offset of the prediction."""
-        q = self.dim_
-        self.companions_ = (self.companions_ @ spread.matrix).astype(np.float32)
-        self.alpha_ = np.hstack([(self.alpha_[:, :q] @ spread.matrix).astype(np.float32), self.alpha_[:, q:]])
-        self.offset_ = np.r_[spread.of(self.offset_[:q]).astype(np.float32), self.offset_[q:]]
-        self.products_ = None
+        self.map_ = self.map_.stretched(spread)
         return self
 
     @property
     def views(self) -> Collection[str]:
         """Names of the views that have a weight, the old vector's among them."""
-        return [kernel.name for kernel in self.parts_]
+        return [kernel.name for kernel in self.map_.parts]
 
     def with_reach(self, source: Vectors) -> Self:
         """Return self: `predict` has the posterior variance of the views."""
@@ -340,29 +293,11 @@ class Additive(StretchableStitch):
 
     def arrays(self) -> Arrays:
         """Coefficients, offset, mean, and what each view saw of the fit documents."""
-        arrays = {"alpha": self.alpha_, "offset": self.offset_, "mean": self.mean_}
-        arrays["dim"] = np.array([self.dim_], dtype=np.int64)
-        if len(self.companions_):
-            arrays["companions"] = self.companions_
-        for kernel in self.parts_:
-            arrays |= kernel.arrays()
-        return arrays
+        return self.map_.arrays()
 
     def restore(self, arrays: Arrays) -> Self:
         """Restore what `arrays` returned."""
-        self.alpha_, self.offset_, self.mean_ = arrays["alpha"], arrays["offset"], arrays["mean"]
-        self.dim_ = int(arrays["dim"][0])
-        self.parts_ = restore_parts(arrays, len(self.alpha_))
-        self.products_ = None
-        none = np.empty((0, len(self.alpha_), self.dim_), dtype=np.float32)
-        self.companions_ = arrays.get("companions", none)
-        counts = {len(kernel.shares) for kernel in self.parts_} - {1 + len(self.companions_)}
-        if self.companions_.shape[1:] != none.shape[1:] or counts - ({0} if not len(self.companions_) else set()):
-            raise ValueError(f"coefficients of companions {self.companions_.shape} that views do not share")
-        if self.offset_.shape != self.alpha_.shape[1:] or not 0 < self.dim_ < len(self.offset_):
-            raise ValueError(
-                f"coefficients {self.alpha_.shape}, offset {self.offset_.shape} for {self.dim_} dimensions"
-            )
+        self.map_ = KernelMap.restore(arrays)
         return self
 
     def kind_facts(self) -> dict[str, float]:
@@ -372,7 +307,9 @@ class Additive(StretchableStitch):
         weights = self.weighing.weights
         shown = {f"weight {name}": weight for name, weight in weights.items()}
         for share_of, companion in self.weighing.companions:
-            name = "vector alone" if companion.weights.keys() <= {VECTOR, NEAR} else "texts alone"
+            name = "texts alone"
+            if companion.weights.keys() <= {VECTOR, NEAR}:
+                name = "vector alone"
             shown[f"share {name}"] = share_of
         return {"lambda": self.penalty_ / sum(weights.values()), **shown}
 
@@ -411,18 +348,24 @@ class RidgeNear(Additive):
 
     def nearest_affine(self, dim: int) -> AffineMap | None:
         """Return the map that is nearest to this one on the fit documents; None where the vector has no weight."""
-        rows_kept = next(
-            (np.asarray(kernel.rows, dtype=np.float64) for kernel in self.parts_ if kernel.name == VECTOR), None
-        )
-        if rows_kept is None:
+        kernel = next((kernel for kernel in self.map_.parts if kernel.name == VECTOR), None)
+        if kernel is None:
             return None
-        predicted = self.transform((rows_kept + self.mean_).astype(np.float32)).astype(np.float64)
-        rows, mean = rows_kept - rows_kept.mean(axis=0), rows_kept.mean(axis=0) + self.mean_
+        rows_kept = np.asarray(kernel.rows, dtype=np.float64)
+        predicted = self.transform((rows_kept + self.map_.mean).astype(np.float32)).astype(np.float64)
+        rows = rows_kept - rows_kept.mean(axis=0)
+        mean = rows_kept.mean(axis=0) + self.map_.mean
         system = rows.T @ rows
-        # For more dimensions than fit documents
-        system[np.diag_indices_from(system)] += 1e-3 * np.trace(system) / len(system)
+        # For more dimensions than fit documents, where the system has no single solution
+        system[np.diag_indices_from(system)] += _DAMPING * np.trace(system) / len(system)
         matrix = np.linalg.solve(system, rows.T @ (predicted - predicted.mean(axis=0)))
         return AffineMap(matrix, predicted.mean(axis=0) - mean @ matrix)
+
+
+def _check_texts(stitch: Additive, vectors: Vectors, texts: TextRows | None) -> None:
+    """Make sure that a stitch that reads texts has one for each vector, or raise StitchError."""
+    if stitch.reads_texts and (texts is None or len(texts) != len(vectors)):
+        raise StitchError(f"the {stitch.kind} stitch reads texts, but there are none; choose a stitch of vectors only")
 
 
 def _mean(vectors: Vectors) -> Vectors:

@@ -22,6 +22,7 @@ from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
 from migrate.removed import removal
+from migrate.stitch.base import restore_saved, saved_arrays
 from migrate.stitch.fitted import SAMPLE_NAME, WEIGHTS_NAME, Fallback, FittedStitch, TrueVectors, input_dim
 from migrate.stitch.registry import REMOVED, new_stitch
 from migrate.stitch.select import Selection
@@ -102,11 +103,11 @@ def _load(folder: Path) -> FittedStitch:
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
         _refuse_leaning(folder, spec, tensors)
-        stitch = new_stitch(spec).restore_saved(_group(tensors, "stitch"))
+        stitch = restore_saved(new_stitch(spec), _group(tensors, "stitch"))
         fallback = None
         if details.fallback is not None:
             judged = _read_selection(details.fallback)
-            spare = new_stitch(judged.chosen).restore_saved(_group(tensors, "fallback"))
+            spare = restore_saved(new_stitch(judged.chosen), _group(tensors, "fallback"))
             fallback = Fallback(spare, judged)
         selection = _read_selection(_required(details.selection, "selection"))
         state = {n: read_file(folder / n) for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
@@ -175,7 +176,7 @@ def _read_selection(details: Mapping[str, Any]) -> Selection:
 
 
 def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
-    arrays: tuple[NDArray[Any], ...] = (*fitted.stitch.saved().values(), squared_norms(fitted.sample.vectors))
+    arrays: tuple[NDArray[Any], ...] = (*saved_arrays(fitted.stitch).values(), squared_norms(fitted.sample.vectors))
     if not all(np.isfinite(array).all() for array in arrays) or not 0 < fitted.norm < np.inf:
         raise StitchError(f"{folder}: the weights of the stitch hold NaN or Inf; fit the stitch again")
     if fitted.reads_texts and fitted.reader is None:

@@ -72,26 +72,26 @@ def test_every_row_says_where_it_is_from_and_when_it_was_looked_at():
         assert date(2026, 1, 1) <= facts.checked <= date.today(), facts.name
         assert facts.dim > 0, facts.name
         assert all(0 < dim != facts.dim for dim in facts.shorter), facts.name
-        assert facts.successor is None or find_model(facts.successor) is not None, facts.name
+        assert facts.lifecycle.successor is None or find_model(facts.lifecycle.successor) is not None, facts.name
 
 
 def test_what_is_off_has_no_price_and_names_a_successor_that_is_there():
     today = date(2026, 11, 26)
-    off = [facts for facts in known_models() if facts.off_since is not None]
+    off = [facts for facts in known_models() if facts.lifecycle.off_since is not None]
     assert {facts.name for facts in off} >= {"text-embedding-004", "embed-english-v2.0"}
     for facts in off:
         assert facts.price_usd_per_mtok is None
-        assert not find_model(facts.successor).is_off(today)
+        assert not find_model(facts.lifecycle.successor).lifecycle.is_off(today)
 
 
 def test_says_how_long_a_model_will_be_there():
     cohere, ada = find_model("embed-english-v2.0"), find_model("text-embedding-ada-002")
-    assert cohere.lifecycle(date(2026, 4, 3)) == "off from 2026-04-04"
+    assert cohere.lifecycle.stage(date(2026, 4, 3)) == "off from 2026-04-04"
     assert cohere.going_away(date(2026, 4, 4)) == (
         "embed-english-v2.0 is off since 2026-04-04; embed-english-v3.0 succeeds it"
     )
-    assert ada.lifecycle(date(2026, 4, 4)) == "legacy"
-    assert find_model("text-embedding-3-small").lifecycle(date(2026, 4, 4)) == "active"
+    assert ada.lifecycle.stage(date(2026, 4, 4)) == "legacy"
+    assert find_model("text-embedding-3-small").lifecycle.stage(date(2026, 4, 4)) == "active"
     assert find_model("text-embedding-3-small").going_away(date(2026, 4, 4)) == ""
 
 
@@ -135,10 +135,10 @@ def test_a_model_of_a_provider_without_a_kind_is_refused_with_the_way_to_it():
 
 def test_prefixes_are_those_of_the_model_cards():
     e5, bge, gte = find_model("e5-small-v2"), find_model("bge-small-en-v1.5"), find_model("gte-small")
-    assert (e5.document_prefix, e5.query_prefix) == ("passage: ", "query: ")
-    assert (bge.document_prefix, bge.query_prefix[:9]) == ("", "Represent")
-    assert (gte.document_prefix, gte.query_prefix) == ("", "")
-    assert find_model("Qwen3-Embedding-0.6B").query_prefix is None, "its own configuration has it"
+    assert (e5.document.prefix, e5.query.prefix) == ("passage: ", "query: ")
+    assert (bge.document.prefix, bge.query.prefix[:9]) == ("", "Represent")
+    assert (gte.document.prefix, gte.query.prefix) == ("", "")
+    assert find_model("Qwen3-Embedding-0.6B").query.prefix is None, "its own configuration has it"
 
 
 def test_only_apis_have_a_price_and_only_weights_a_licence():

@@ -12,7 +12,7 @@ from migrate.embedders.cache import CachedEmbedder
 from migrate.live import control
 from migrate.live.control import as_iso, is_running, pause_worker, paused_at, resume_worker, stop_worker
 from migrate.live.report import status_document, status_text
-from migrate.live.state import LiveState, state_path
+from migrate.live.state import LiveState, WorkerFacts, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.stores import open_store
@@ -89,14 +89,14 @@ def test_a_paused_worker_embeds_and_writes_nothing_until_it_is_resumed(location,
         assert pause_worker(state)
         since, embedded = paused_at(state), list(model.asked)
         assert 0 < len(embedded) < 110
-        wait_for(lambda: state.worker().phase == "paused")
+        wait_for(lambda: WorkerFacts.kept_in(state).phase == "paused")
         model.may_answer.release(100)
         assert f"the worker is paused since {as_iso(since)}" in said(location)
         assert status_document(status_of(location))["paused_since"] == as_iso(since)
         assert pause_worker(state) and paused_at(state) == since
         assert model.asked == embedded
         assert resume_worker(state) and not resume_worker(state)
-        wait_for(lambda: state.worker().phase == "complete")
+        wait_for(lambda: WorkerFacts.kept_in(state).phase == "complete")
     assert sorted(model.asked) == sorted(set(model.asked)), "each once"
     assert len(model.asked) == 110
     assert "paused_since" not in status_document(status_of(location))
@@ -134,9 +134,9 @@ def test_a_pause_holds_for_a_worker_that_is_started_later_even_once(location, em
     assert pause_worker(state), "nobody is to be waited for"
     assert "no worker is running, and one that is started is paused since" in said(location)
     with running(location, embedder, state, once=True):
-        wait_for(lambda: state.worker().phase == "paused")
+        wait_for(lambda: WorkerFacts.kept_in(state).phase == "paused")
     assert not embedder.embedder.asked
-    assert (state.worker().phase, status_of(location).true) == ("stopped", 40)
+    assert (WorkerFacts.kept_in(state).phase, status_of(location).true) == ("stopped", 40)
     resume_worker(state)
     assert Worker(location, embedder, WorkerOptions(once=True)).run().phase == "complete"
 

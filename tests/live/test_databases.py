@@ -74,8 +74,8 @@ def test_written_vectors_are_true_as_long_as_their_texts_are(place_of, tmp_path)
     written = [stale, *marked]
     store.put_vectors([document.id for document in written], np.stack([model.one(d.text) for d in written]))
     with LiveState(state_path(store)) as state:
-        state.mark_true({document.id: text_hash(document.text) for document in marked})
-        state.mark_true({stale.id: text_hash("what stood there before")})
+        state.documents.mark_true({document.id: text_hash(document.text) for document in marked})
+        state.documents.mark_true({stale.id: text_hash("what stood there before")})
     limits = LiveLimits(depth=120, max_documents=0)
     with LiveSearcher(place, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
         assert searcher.search(model.one("a question")).untrue == 120 - len(marked)

@@ -128,7 +128,7 @@ def test_a_query_has_only_so_many_documents_embedded_and_the_others_are_queued(l
     searcher.search(query)
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
-        wanted = state.queue(50)
+        wanted = state.demand.queue(50)
         assert wanted == pytest.approx({doc_id: 2 / place for place, doc_id in enumerate(pool, start=1)})
         assert state.counters()["embedded_by_queries"] == 6
     assert [searcher.search(query).untrue for _ in range(5)][-1] == 0
@@ -222,7 +222,7 @@ def test_a_filter_passes_through(live, folder):
     searcher.search(query)
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
-        (kept,) = state.kept_queries()
+        (kept,) = state.queries.after(0)
         assert list(kept.ids) == expected(query), "the monitor sees what was asked of the whole store"
         np.testing.assert_array_equal(kept.vector, query)
 

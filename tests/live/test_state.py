@@ -28,15 +28,15 @@ def served(number, ids=("b", "a"), **fields):
 
 def test_the_most_wanted_come_first_and_the_sure_ones_last(path):
     with LiveState(path) as state:
-        state.want({"often": (6, 0.25), "unsure": (2, 0.75), "sure": (50, 0.0), "seldom": (1, 0.75)})
-        state.want({"unsure": (3, 0.5), "done": (9, 1.0), "bad": (9, 1.0)})
-        state.mark_true({"done": text_hash("done")})
-        state.refuse({"bad": (text_hash(""), "no text")})
-        assert list(state.queue(10)) == ["unsure", "often", "seldom", "sure"]
-        assert state.queue(1) == {"unsure": 5}
-        assert state.refused() == {"bad": (text_hash(""), "no text")}
-        state.settle({}, ["bad"])
-        assert list(state.queue(2)) == ["bad", "done"]
+        state.demand.add({"often": (6, 0.25), "unsure": (2, 0.75), "sure": (50, 0.0), "seldom": (1, 0.75)})
+        state.demand.add({"unsure": (3, 0.5), "done": (9, 1.0), "bad": (9, 1.0)})
+        state.documents.mark_true({"done": text_hash("done")})
+        state.documents.refuse({"bad": (text_hash(""), "no text")})
+        assert list(state.demand.queue(10)) == ["unsure", "often", "seldom", "sure"]
+        assert state.demand.queue(1) == {"unsure": 5}
+        assert state.documents.refused() == {"bad": (text_hash(""), "no text")}
+        state.documents.settle({}, ["bad"])
+        assert list(state.demand.queue(2)) == ["bad", "done"]
 
 
 def test_a_closed_state_says_so_in_a_line_and_blocks_no_other_thread(path):
@@ -52,19 +52,19 @@ def test_all_is_there_when_it_is_opened_again(path):
     facts = WorkerFacts("running", 42, "on it")
     with LiveState(path) as state:
         state.adopt("model", "g1")
-        state.keep_queries([query])
+        state.queries.add([query])
         state.count({"queries": 2, "usd": 0.25})
-        state.set_worker(facts)
+        facts.keep(state)
         state.note("retention", [1, 2])
         state.note(STOP, True)
     with LiveState(path) as state:
-        (kept,) = state.kept_queries()
+        (kept,) = state.queries.after(0)
         np.testing.assert_array_equal(kept.vector, query.vector)
         np.testing.assert_array_equal(kept.scores, query.scores)
         assert (kept.ids, kept.untrue, kept.at, kept.number) == (("ü", "a"), 3, 5.0, 1)
         counted = state.counters()
         assert (counted["queries"], counted["usd"], counted["embedder_failures"]) == (2, 0.25, 0)
-        assert state.worker() == facts
+        assert WorkerFacts.kept_in(state) == facts
         assert state.value("retention") == [1, 2] and state.value("other") is None
         assert state.value("generation") == "g1" and state.value(STOP)
     assert path.stat().st_mode & 0o077 == 0
@@ -73,48 +73,48 @@ def test_all_is_there_when_it_is_opened_again(path):
 def test_another_generation_forgets_the_marks(path):
     with LiveState(path) as state:
         state.adopt("model", "g1")
-        state.mark_true({"a": text_hash("a")})
+        state.documents.mark_true({"a": text_hash("a")})
         state.adopt("model", "g1")
-        state.mark_true({"b": text_hash("b")})
-        assert state.true_documents().keys() == {"a", "b"}
-        assert state.true_documents()["b"] == text_hash("b")
-        state.want({"c": (1, 1.0)})
+        state.documents.mark_true({"b": text_hash("b")})
+        assert state.documents.true().keys() == {"a", "b"}
+        assert state.documents.true()["b"] == text_hash("b")
+        state.demand.add({"c": (1, 1.0)})
         state.adopt("model", "g3")
-        assert not state.true_documents() and list(state.queue(5)) == ["c"]
+        assert not state.documents.true() and list(state.demand.queue(5)) == ["c"]
         state.count({"queries": 1})
         state.adopt("another model", "g3")
-        assert not state.queue(5) and state.counters()["queries"] == 1
+        assert not state.demand.queue(5) and state.counters()["queries"] == 1
 
 
 def test_a_change_of_the_marks_shows(path):
     with LiveState(path) as state, LiveState(path) as other:
-        before = other.true_version
-        state.mark_true({"a": b"1"})
-        between = other.true_version
-        state.settle({"b": b"2"}, [])
-        assert len({before, between, other.true_version}) == 3
-        assert state.true_documents() == {"b": b"2"}
+        before = other.documents.version
+        state.documents.mark_true({"a": b"1"})
+        between = other.documents.version
+        state.documents.settle({"b": b"2"}, [])
+        assert len({before, between, other.documents.version}) == 3
+        assert state.documents.true() == {"b": b"2"}
 
 
 def test_only_the_latest_queries_are_kept_and_their_numbers_grow(path, monkeypatch):
     monkeypatch.setattr(module, "KEPT_QUERIES", 5)
     with LiveState(path) as state:
-        state.keep_queries([served(number) for number in range(8)])
-        assert [int(query.vector[0]) for query in state.kept_queries()] == [3, 4, 5, 6, 7]
-        state.keep_queries([served(8)])
-        assert [query.number for query in state.kept_queries(7)] == [8, 9]
-        assert [query.number for query in state.kept_queries(limit=2)] == [5, 6]
+        state.queries.add([served(number) for number in range(8)])
+        assert [int(query.vector[0]) for query in state.queries.after(0)] == [3, 4, 5, 6, 7]
+        state.queries.add([served(8)])
+        assert [query.number for query in state.queries.after(7)] == [8, 9]
+        assert [query.number for query in state.queries.after(0, limit=2)] == [5, 6]
 
 
 def test_threads_and_objects_count_as_one(path):
     def work(state):
         for _ in range(25):
             state.count({"queries": 1})
-            state.want({"a": (1, 0.5)})
+            state.demand.add({"a": (1, 0.5)})
 
     with LiveState(path) as one, LiveState(path) as other, ThreadPoolExecutor(8) as threads:
         list(threads.map(work, (one, other) * 4))
-        assert one.counters()["queries"] == 200 and other.queue(1) == {"a": 200}
+        assert one.counters()["queries"] == 200 and other.demand.queue(1) == {"a": 200}
 
 
 WRITER = """
@@ -123,7 +123,7 @@ from pathlib import Path
 from migrate.live.state import LiveState
 with LiveState(Path(sys.argv[1])) as state:
     for number in range(100_000):
-        state.mark_true({str(number): b"x"})
+        state.documents.mark_true({str(number): b"x"})
         print(number, flush=True)
 """
 
@@ -145,7 +145,7 @@ def test_what_was_written_outlives_a_kill_and_others_go_on(path):
             process.kill()
             process.communicate(timeout=60)
     with LiveState(path) as state:
-        assert state.true_documents().keys() >= {str(number) for number in range(last + 1)}
+        assert state.documents.true().keys() >= {str(number) for number in range(last + 1)}
         state.count({"queries": 1})
 
 

@@ -30,7 +30,7 @@ from migrate.live.options import LiveLimits
 from migrate.live.paying import Account, PayingEmbedder, WorkerSpending
 from migrate.live.report import status_document, status_text, verdict_sentence
 from migrate.live.searcher import LiveSearcher
-from migrate.live.state import STOP, LiveState, ServedQuery, state_path
+from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.live.writing import VectorWriter
@@ -87,7 +87,7 @@ def true_ids(location):
     if as_files(open_store(location)) is None:
         return stored
     with state_of(location) as state:
-        return stored | state.true_documents().keys()
+        return stored | state.documents.true().keys()
 
 
 def state_of(location):
@@ -138,7 +138,7 @@ def test_most_wanted_documents_come_first_and_a_budget_is_of_all_runs_of_the_wor
     store = open_store(location)
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
     with state_of(location) as state:
-        state.want({untrue[5]: (9, 0.5), untrue[7]: (1, 0.9), untrue[9]: (3, 0.9)})
+        state.demand.add({untrue[5]: (9, 0.5), untrue[7]: (1, 0.9), untrue[9]: (3, 0.9)})
     Worker(location, embedder, options(from_queue=True)).run()
     assert embedder.embedder.asked == [untrue[5], untrue[9], untrue[7]]
     assert {untrue[5], untrue[7], untrue[9]} <= true_ids(location)
@@ -251,7 +251,8 @@ def test_a_worker_that_is_interrupted_says_that_it_stopped(location, embedder):
     before_embedding(embedder, interrupt)
     with pytest.raises(KeyboardInterrupt):
         Worker(location, embedder, ONCE).run()
-    assert (state_of(location).worker().phase, state_of(location).worker().message) == ("stopped", "interrupted")
+    facts = WorkerFacts.kept_in(state_of(location))
+    assert (facts.phase, facts.message) == ("stopped", "interrupted")
 
 
 @every_database
@@ -288,7 +289,7 @@ def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, p
     after = read_all(open_store(location).scan())
     assert list(after.ids) == list(before.ids)
     assert np.array_equal(after.vectors, before.vectors)
-    assert state_of(location).worker().phase == "failed"
+    assert WorkerFacts.kept_in(state_of(location)).phase == "failed"
 
 
 def in_chroma(place, documents, vectors):
@@ -342,12 +343,12 @@ def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, t
 def test_two_workers_of_one_store_are_one_too_many(location, embedder):
     worker, other = Worker(location, embedder, WorkerOptions()), Worker(location, embedder, ONCE)
     with running(worker), state_of(location) as state:
-        wait_for(lambda: is_running(state) and state.worker().phase in ("running", "complete"))
+        wait_for(lambda: is_running(state) and WorkerFacts.kept_in(state).phase in ("running", "complete"))
         with pytest.raises(LockedError, match="another worker"):
             other.run()
         assert stop_worker(state)
         assert not is_running(state)
-        assert state.worker().phase == "stopped"
+        assert WorkerFacts.kept_in(state).phase == "stopped"
 
 
 MOMENTS = [
@@ -379,7 +380,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
             query = rng.normal(size=12).astype(np.float32)
             first = np.argsort(-(batch.vectors @ query))[:10]
             queries.append(ServedQuery(query, tuple(batch.ids[row] for row in first), np.zeros(10, np.float32)))
-        state.keep_queries(queries)
+        state.queries.add(queries)
     for budget, last in (("1", 0), ("20", 0), ("110", 180)):  # the verdict's documents count
         Worker(location, embedder, options(budget=budget)).run()
         assert len(embedder.embedder.asked) <= int(budget)
@@ -389,7 +390,7 @@ def test_served_queries_come_to_a_verdict(location, embedder):
         monitor = Monitor.kept_in(state)
         assert monitor.calibration is not None or monitor.high.count
         assert status_of(location).verdict.outcome in set(Outcome)
-        state.keep_queries(queries[:60])
+        state.queries.add(queries[:60])
     Worker(location, embedder, options(budget="110")).run()
     with state_of(location) as state:
         assert Monitor.kept_in(state).last > 180, "nothing is left that would have to be embedded"
@@ -467,7 +468,7 @@ def test_a_text_that_changed_since_it_was_embedded_keeps_the_vector_that_it_was_
     with state_of(location) as state:
         writer = VectorWriter(state)
         assert writer.put(store, ours, embedder.embed_documents(ours)) == 0
-        assert not state.true_documents().keys() & set(ids)
+        assert not state.documents.true().keys() & set(ids)
     after = vectors_by_id(location, ids)
     assert sorted(after) == sorted(ids)
     assert all(np.allclose(after[doc_id], vector) for doc_id, vector in before.items())
@@ -503,7 +504,7 @@ def test_the_status_of_another_store_that_came_there_says_nothing_of_the_one_bef
     served = [ServedQuery(row, ("x",), np.zeros(1, np.float32)) for row in np.eye(12, dtype=np.float32)]
     Worker(location, embedder, ONCE).run()
     with state_of(location) as state:
-        state.keep_queries(served)
+        state.queries.add(served)
         replace(Monitor.kept_in(state), n_documents=150).keep(state)
     assert (status_of(location).true, status_of(location).verdict is None) == (150, False)
     migrate.fit(open_store(source_folder), embedder, kind="ridge", sample=30).save(tmp_path / "stitch")

@@ -254,7 +254,7 @@ def test_vectors_of_a_narrow_cone_are_put_on_the_sphere_as_a_translation_puts_th
     batch = read_all(store.scan())
     narrow = 3 + batch.vectors @ rng.normal(size=(DIM, TARGET_DIM))
     fitted = fitted_on(store, (narrow / np.linalg.norm(narrow, axis=1, keepdims=True)).astype(np.float32))
-    assert fitted.sphere.radius is not None
+    assert fitted.sample.sphere.radius is not None
     translate_ciphertext(world / "sent", fitted, tmp_path / "answer")
     decrypt_store(tmp_path / "answer", store, world / "keys", tmp_path / "new")
     expected = fitted.translate(batch, source="here", patch=False).vectors

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from migrate.errors import StitchError
-from migrate.stitch.base import cross_predict
+from migrate.stitch.base import cross_predict, restore_saved, saved_arrays
 from migrate.stitch.registry import new_stitch
 from migrate.vectors import unit_rows
 
@@ -46,7 +46,7 @@ class StitchContract:
         assert (found.vectors.dtype, found.vectors.shape) == (np.float32, pairs.target.shape)
         assert np.isfinite(found.vectors).all() and np.isfinite(found.variance).all() and found.variance.min() > -1e-3
         assert np.isfinite(cross_predict(self.made(spec), pairs).vectors).all()
-        restored = self.made(spec).restore_saved(dict(fitted.saved()))
+        restored = restore_saved(self.made(spec), dict(saved_arrays(fitted)))
         for again in (fitted, pairs.fit(self.made(spec)), restored):
             prediction = again.predict(pairs.source, pairs.texts)
             np.testing.assert_array_equal(prediction.vectors, found.vectors)

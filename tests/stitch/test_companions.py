@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from migrate.stitch.affine import fit_spread
-from migrate.stitch.base import Pairing, cross_predict
+from migrate.stitch.base import Pairing, cross_predict, restore_saved, saved_arrays
 from migrate.stitch.kernel_ridge import NEAR, VECTOR, RidgeNear, RidgeText, TextAlone
 from migrate.stitch.linear import Ridge
 from migrate.stitch.scores import Neighbours
@@ -56,11 +56,11 @@ def test_held_out_predictions_are_those_of_the_average(pairs):
 
 
 def test_shares_that_do_not_fit_are_refused(pairs):
-    arrays = dict(pairs.fit(RidgeText(AVERAGE)).saved())
+    arrays = dict(saved_arrays(pairs.fit(RidgeText(AVERAGE))))
     with pytest.raises(ValueError, match="companions"):
-        RidgeText().restore_saved({**arrays, "companions": arrays["companions"][:1]})
+        restore_saved(RidgeText(), {**arrays, "companions": arrays["companions"][:1]})
     with pytest.raises(ValueError, match="companions"):
-        RidgeText().restore_saved({name: array for name, array in arrays.items() if name != "companions"})
+        restore_saved(RidgeText(), {name: array for name, array in arrays.items() if name != "companions"})
 
 
 def test_the_control_text_is_the_companion_of_the_texts(world):

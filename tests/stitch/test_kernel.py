@@ -86,25 +86,25 @@ def test_coefficients_of_some_landmarks_are_the_best_there_are():
     one, two = (part.rows.astype(np.float64) for part in parts)
     gram = 0.3 * one @ one.T + 0.8 * rbf_kernel(two, gamma=1 / 0.5)
     cross, among = gram[:, rows], gram[np.ix_(rows, rows)]
-    alpha, means = solve_on_landmarks(parts, rows, target, penalty)
+    solved = solve_on_landmarks(parts, rows, target, penalty)
 
     def cost(coefficients):
         fitted = (cross - cross.mean(axis=0)) @ coefficients + target.mean(axis=0)
         return np.square(target - fitted).sum() + penalty * np.trace(coefficients.T @ among @ coefficients)
 
-    np.testing.assert_allclose(means, cross.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(solved.means, cross.mean(axis=0), atol=1e-6)
     root = np.linalg.cholesky(among + 1e-10 * np.eye(30)).T
     stacked = np.vstack([cross - cross.mean(axis=0), np.sqrt(penalty) * root])
     wanted = np.vstack([target - target.mean(axis=0), np.zeros((30, 3))])
     best = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
-    assert cost(alpha) == pytest.approx(cost(best), rel=1e-4)
+    assert cost(solved.coefficients) == pytest.approx(cost(best), rel=1e-4)
 
 
 def test_landmarks_that_are_the_same_are_no_failure():
     parts, target = make_parts()
     same = [part.take(np.zeros(80, dtype=np.int64)) for part in parts]
-    alpha, _ = solve_on_landmarks(same, np.arange(20), target, 0.05)
-    assert np.isfinite(alpha).all()
+    solved = solve_on_landmarks(same, np.arange(20), target, 0.05)
+    assert np.isfinite(solved.coefficients).all()
 
 
 def word_view(texts):

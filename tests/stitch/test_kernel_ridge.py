@@ -129,7 +129,7 @@ def test_what_is_tuned_is_kept_in_every_fit(world):
     assert fitted.weighing == tuned.weighing
     assert fitted.kind_facts()["weight vector"] == tuned.weighing.weights["vector"]
     assert fitted.kind_facts()["lambda"] == tuned.weighing.penalty
-    assert not hasattr(tuned, "alpha_")
+    assert not hasattr(tuned, "map_")
     assert RidgeText().fit(x, y, pairs.texts).weighing == tuned.weighing, "one that was not tuned finds its own"
 
 
@@ -190,7 +190,7 @@ def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_clos
     x, y = mixed(world)
     exact = made(stitch).fit(x, y, texts).predict(*asked)
     fitted = stitch(made(stitch).weighing, landmarks=80).fit(x, y, texts)
-    assert len(fitted.alpha_) == 80 and all(part.rows.shape[0] == 80 for part in fitted.parts_)
+    assert len(fitted.map_.alpha) == 80 and all(part.rows.shape[0] == 80 for part in fitted.map_.parts)
     found = fitted.predict(*asked)
     assert np.median(np.einsum("ij,ij->i", unit_rows(found.vectors), unit_rows(exact.vectors))) > 0.75
     assert np.isfinite(found.variance).all() and (found.variance > -1e-3).all()
@@ -214,7 +214,7 @@ def test_who_asks_while_coefficients_are_made_gets_those_of_all_parts(world):
                 found[0] = fitted.transform(x)
             return super().__iter__()
 
-    fitted.parts_ = AskedMeanwhile(fitted.parts_)
+    fitted.map_.parts = AskedMeanwhile(fitted.map_.parts)
     np.testing.assert_array_equal(fitted.transform(x), found[0])
 
 

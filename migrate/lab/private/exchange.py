@@ -117,7 +117,7 @@ def translate_ciphertext(
         answer = replace(
             sent,
             norm=fitted.norm,
-            mean=None if fitted.sphere.radius is None else fitted.sphere.mean.tolist(),
+            mean=None if fitted.sample.sphere.radius is None else fitted.sample.sphere.mean.tolist(),
             stitch=fitted.stitch.spec,
             files=_hashes(folder),
         )
