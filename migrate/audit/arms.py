@@ -1,7 +1,7 @@
 """The arms of an audit: each is one way of answering the queries, and one function.
 
-To add one, write a function and put it into `ARMS`: `measure_arms` walks that list, and the reports show whatever is in
-it, in its order.
+To add one to this package, write a function and put it into `_BUILT_IN`; a program appends its own to `ARMS`.
+`measure_arms` walks `ARMS`, and the reports show whatever is in it, in its order.
 """
 
 from __future__ import annotations
@@ -138,15 +138,15 @@ def _bridge(experiment: Experiment, runs: Runs) -> Choices:
 
 
 def _bm25_arms(experiment: Experiment, runs: Runs) -> Choices:
-    """Yield words alone, and fused with vectors; words must not hide what vectors lost, so hybrid has its own standard.
-
-    In a pool that standard is missing: fused ranks may rise or fall where documents are left out.
-    """
+    """Yield words alone, and fused with vectors."""
     bm25 = runs.bm25
     if not experiment.ranks_words or bm25 is None:
-        has_texts = experiment.stores[TRANSLATED].store.info.has_texts
-        yield Skipped(HYBRID, "left out with BM25" if has_texts else _NO_TEXTS)
-        yield Skipped(BM25, "left out" if has_texts else _NO_TEXTS)
+        if experiment.stores[TRANSLATED].store.info.has_texts:
+            yield Skipped(HYBRID, "left out with BM25")
+            yield Skipped(BM25, "left out")
+        else:
+            yield Skipped(HYBRID, _NO_TEXTS)
+            yield Skipped(BM25, _NO_TEXTS)
         return
 
     def fused(name: str) -> TimedRun:
@@ -154,8 +154,9 @@ def _bm25_arms(experiment: Experiment, runs: Runs) -> Choices:
 
     meaning = "the translated store and BM25, fused; it is held against the same fusion of the full re-embed"
     share = experiment.stores[TRANSLATED].share
+    # Words must not hide what vectors lost, so hybrid search has a standard of its own
     yield Arm(HYBRID, meaning, partial(fused, TRANSLATED), share, standard=HYBRID_FULL)
-    if experiment.in_pool:
+    if experiment.in_pool:  # fused ranks may rise or fall where documents are left out
         yield Skipped(HYBRID_FULL, "needs the full re-embed, of which a pool has a part: `--reference build`")
     else:
         yield Arm(HYBRID_FULL, "the full re-embed and BM25, fused", partial(fused, FULL), 1.0)
@@ -191,19 +192,24 @@ def _reranking_arm(name: str, depth: int, meaning: str, experiment: Experiment, 
 
 def _two_stage(experiment: Experiment, runs: Runs) -> Choices:
     """Yield an arm for each depth: the translated store finds so many documents, the target model ranks these."""
-    stages = experiment.settings.stages
+    requested = experiment.settings.stages
     count = experiment.stores[TRANSLATED].store.info.count
-    if stages is not None and not stages:
+    if requested is None:
+        requested = TWO_STAGE_DEPTHS
+    if not requested:
         yield Skipped(TWO_STAGE, "left out by --two-stage none")
         return
     if not can_rerank(experiment):
-        yield Skipped(TWO_STAGE, _NO_TEXTS if experiment.in_pool else WITHOUT_TWO_STAGE)
+        need = WITHOUT_TWO_STAGE
+        if experiment.in_pool:
+            need = _NO_TEXTS
+        yield Skipped(TWO_STAGE, need)
         return
     reached = depths_reached(experiment)
     for depth in reached:
         meaning = f"the translated store's first {depth} for each query, embedded by the target model and reranked"
         yield _reranking_arm(TWO_STAGE, depth, meaning, experiment, candidate_rows(experiment, runs, TWO_STAGE, depth))
-    for depth in sorted(set(TWO_STAGE_DEPTHS if stages is None else stages).difference(reached)):
+    for depth in sorted(set(requested).difference(reached)):
         need = f"needs {_beyond(depth, experiment)}"
         if depth >= count:
             need = f"would embed the whole store, of {count:,} documents"
@@ -248,6 +254,7 @@ def _together(experiment: Experiment, runs: Runs) -> Choices:
         return
     for depth in depths_reached(experiment):
         rows = candidate_rows(experiment, runs, TOGETHER, depth)
+        # A rank of a document without a true vector is not known, and the first ones must all be there to be ranked
         if not all((query_rows >= 0).all() for query_rows in rows):
             need = (
                 f"needs the first {depth} documents of both stores for every query in the pool: `--two-stage {depth}`"
@@ -296,11 +303,12 @@ class Measures:
 
 def measure_arms(experiment: Experiment, runs: Runs, rules: Rules, costs: Costs) -> Measures:
     """Answer the queries with every arm that the inputs allow, and measure what comes of it."""
-    choices = [choice for choose in ARMS for choice in choose(experiment, runs)]
+    choices = [choice for arms_of in ARMS for choice in arms_of(experiment, runs)]
     arms = [choice for choice in choices if isinstance(choice, Arm)]
     skipped = {choice.name: choice.need for choice in choices if isinstance(choice, Skipped)}
     alternatives = [arm.name for arm in arms if arm.is_alternative]
-    plan = find_plan(experiment.settings.plan, (TRANSLATED, *alternatives), skipped)  # before arms rank
+    # Before arms rank, which takes long: a plan may turn out to be none of them only here
+    plan = find_plan(experiment.settings.plan, (TRANSLATED, *alternatives), skipped)
     ranked = [(arm, arm.rank()) for arm in arms]
     results = {arm.name: _measured(arm, answer, experiment, runs.full, costs) for arm, answer in ranked}
     scores = {name: result.scores[rules.query_set.measure] for name, result in results.items()}
@@ -314,15 +322,16 @@ def measure_arms(experiment: Experiment, runs: Runs, rules: Rules, costs: Costs)
 
 
 def family_of(experiment: Experiment, full: Rankings, rules: Rules, scores: Mapping[str, Scores]) -> dict[str, Bounds]:
-    """Return retention of the arms that could serve instead, by their deciding `scores`; bounds hold for all at once.
-
-    Arms with depths that a pool does not reach count too: how far it grows depends on what it has shown. So do the
-    usual ones where one of them is the plan: it may have been picked for what an audit of all has shown.
-    """
+    """Return retention of the arms that could serve instead, by deciding `scores`; its bounds hold for all at once."""
     count = experiment.stores[TRANSLATED].store.info.count
-    usual = () if experiment.settings.plan == TRANSLATED else TWO_STAGE_DEPTHS
-    counted = {*depths_asked(experiment), *(depth for depth in usual if depth < count)}
-    n_reranking = len(counted) * (2 if reranks_together(experiment) and could_serve_both(experiment) else 1)
+    # Depths that a pool does not reach count too: how far it grows depends on what it has shown
+    depths = set(depths_asked(experiment))
+    if experiment.settings.plan != TRANSLATED:
+        # The plan may have been picked for what an audit of all the usual depths has shown
+        depths.update(depth for depth in TWO_STAGE_DEPTHS if depth < count)
+    n_reranking = len(depths)
+    if reranks_together(experiment) and could_serve_both(experiment):
+        n_reranking *= 2
     n_others = n_reranking - sum(bool(rerank_depths(name)) for name in scores)
     full_scores = deciding_scores(experiment, full, full)
     return rules.bootstrap(in_pool=True).family(scores, full_scores, n_others=n_others)
@@ -331,10 +340,16 @@ def family_of(experiment: Experiment, full: Rankings, rules: Rules, scores: Mapp
 def _measured(arm: Arm, answer: TimedRun, experiment: Experiment, full: Rankings, costs: Costs) -> ArmResult:
     """Return everything that is measured of an arm, by what it answers."""
     query_set = experiment.query_set
-    scores = _all_scores(answer.run, None if experiment.in_pool else full, query_set)
+    standard = None
+    if not experiment.in_pool:  # a pool lacks much of what the full re-embed would find
+        standard = full
+    scores = _all_scores(answer.run, standard, query_set)
     if not query_set.is_judged:
         scores = {query_set.measure: deciding_scores(experiment, full, answer.run), **scores}
-    cost = costs.of_share(arm.share) if arm.reranked is None else _reranking_cost(arm, arm.reranked, experiment, costs)
+    if arm.reranked is None:
+        cost = costs.of_share(arm.share)
+    else:
+        cost = _reranking_cost(arm, arm.reranked, experiment, costs)
     return ArmResult(arm.name, arm.meaning, scores, answer.seconds, cost.tokens, cost.usd, cost.reranking)
 
 
@@ -352,7 +367,8 @@ def _all_scores(run: Rankings, full: Rankings | None, query_set: QuerySet) -> Ma
 
     Without `full` the measures against it are left out.
     """
-    ids, qrels = query_set.query_ids, query_set.qrels
+    ids = query_set.query_ids
+    qrels = query_set.qrels
     scores: dict[str, Scores] = {}
     if qrels is not None:
         scores[NDCG] = ndcg(run, qrels, ids, 10)

@@ -32,6 +32,7 @@ from migrate.audit.locations import locations_of
 from migrate.audit.options import AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import GrownPool, PoolSummary, grow_pool
+from migrate.audit.reference import prove_target
 from migrate.audit.result import AuditResult
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
@@ -45,7 +46,6 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
 from migrate.selection.choosers import Choosers
-from migrate.selection.matches import claim_of_store, matches
 from migrate.steps.base import Job
 from migrate.steps.opening import model_of
 from migrate.stores import open_store
@@ -75,11 +75,10 @@ def run_audit(inputs: AuditInputs) -> AuditResult:
     """Build the reference where that is asked for, and audit."""
     if not inputs.builds_reference:
         return audit_store(inputs, inputs.full)
-    translated = inputs.translated
-    claim = claim_of_store(translated, inputs.embedder, seed=inputs.settings.seed)
-    matches(claim, inputs.embedder, past_cache=True).require(translated.info.location)  # before every text is paid for
+    # Before every text is paid for; what is embedded then has to prove itself once more
+    prove_target(inputs.translated, inputs.embedder, seed=inputs.settings.seed)
     refuse_documents_found(inputs)
-    with _embedded(translated, inputs.embedder, inputs.progress) as reference:
+    with _embedded(inputs.translated, inputs.embedder, inputs.progress) as reference:
         return audit_store(inputs, reference)
 
 
@@ -91,7 +90,8 @@ def _embedded(store: Store, embedder: Embedder, progress: Progress) -> Iterator[
         try:
             reembed_store(store, embedder, path, progress=progress)
         except KeyboardInterrupt as error:
-            error.__notes__ = []  # of parts that are done, in a folder that goes away now
+            # The notes tell how to go on with the parts that are done, in a folder that goes away now
+            error.__notes__ = []
             raise
         yield open_store(path)
 
@@ -105,16 +105,20 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
     prepared = prepare_audit(inputs, reference)
     runs = search_stores(prepared.experiment, for_pool=prepared.proof is None)
     pool = None
+    summary = None
     if prepared.proof is None:
         pool = grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder, announce=inputs.announce)
+        summary = pool.summary
         evidence = pool.evidence
     else:
         evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
     measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
     examination = examine(prepared, evidence, measures, inputs.choosers)
     verdict = judge(evidence, measures, examination.findings, pool)
-    result = result_of(inputs, evidence, measures, examination, verdict, None if pool is None else pool.summary)
-    return result if find.has_standard(evidence.rules, measures.scores) else result.without_standard()
+    result = result_of(inputs, evidence, measures, examination, verdict, summary)
+    if find.has_standard(evidence.rules, measures.scores):
+        return result
+    return result.without_standard()
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +137,10 @@ def examine(prepared: Prepared, evidence: Evidence, measures: Measures, choosers
     settings = experiment.settings
     results = measures.results
     searches = own_searches(evidence)
-    findings = [
-        *findings_of(searches),
-        *_remarks(settings, measures.skipped),
-        *prepared.findings,
-        *(evidence.proof.findings if prepared.proof is None else ()),
-        *find.oddities(evidence, measures.scores, results[FULL].mean("judged@10") or 0),
-    ]
+    findings = [*findings_of(searches), *_remarks(settings, measures.skipped), *prepared.findings]
+    if prepared.proof is None:  # the proof of a pool came with it
+        findings += evidence.proof.findings
+    findings += find.oddities(evidence, measures.scores, results[FULL].mean("judged@10") or 0)
     subjects = find.subjects_of(evidence)
     unexplained = unexplained_documents(experiment, choosers)
     true = true_documents(experiment.stores[TRANSLATED])
@@ -156,7 +157,10 @@ def judge(evidence: Evidence, measures: Measures, findings: Sequence[Finding], p
     """Return the verdict on the translated store, by the scores and the findings alone."""
     scores = measures.scores
     verdict = evidence.rules.verdict(scores[TRANSLATED], scores[FULL], scores.get(STAY)).doubted(findings)
-    return replace(verdict, remedy=None if pool is None else pool.remedy)
+    remedy = None
+    if pool is not None:
+        remedy = pool.remedy
+    return replace(verdict, remedy=remedy)
 
 
 def result_of(
@@ -171,6 +175,9 @@ def result_of(
     experiment = evidence.experiment
     query_set = experiment.query_set
     stores = {"translated": inputs.translated, "source": inputs.source}
+    reference_at = None
+    if inputs.full is not None:
+        reference_at = inputs.full.info.location
     return AuditResult(
         verdict=verdict,
         arms=tuple(measures.results.values()),
@@ -190,7 +197,7 @@ def result_of(
         reference=evidence.proof,
         pool=pool,
         made_from=query_set.made_from,
-        reference_at=None if inputs.full is None else inputs.full.info.location,
+        reference_at=reference_at,
         is_kept=is_kept(inputs.embedder),
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
@@ -208,11 +215,11 @@ def _remarks(settings: Settings, skipped: Mapping[str, str]) -> Iterator[Finding
 
 
 def _manifest(inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
-    manifest = inputs.translated.info.manifest
+    known = inputs.translated.info.manifest or Manifest(kind="store")
     return Manifest(
         kind="report",
-        model=manifest.model if manifest else None,
-        source_model=manifest.source_model if manifest else None,
+        model=known.model,
+        source_model=known.source_model,
         seed=inputs.settings.seed,
         counts={"queries": n_queries, "documents": n_documents},
         details=ReportFacts(dataset=inputs.query_set.name, resamples=inputs.settings.resamples).as_details(),

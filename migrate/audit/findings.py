@@ -32,15 +32,33 @@ from migrate.vectors import query_key, squared_norms
 
 _BY_LUCK = 0.01
 """A chance that is not taken for luck, below this."""
-_BY_LITTLE_LUCK, _NEXT_TO_NOTHING = 0.15, 0.01
-"""The same where no larger share of the relevant documents than this was not found by the translated store."""
 
-_NEXT, _ROUNDING = 0.2, 1e-3
-"""The distance to a first document, in those to the second, up to which a query is that document; and what is 0."""
+_BY_LITTLE_LUCK = 0.15
+"""The same where next to nothing is relevant but what the translated store found."""
+
+_NEXT_TO_NOTHING = 0.01
+"""Share of the relevant documents, 0-1, up to which the translated store found nearly all of them."""
+
+_NEXT = 0.2
+"""Distance to the first document, in distances to the second, up to which a query is a copy of that document."""
+
+_ROUNDING = 1e-3
+"""Distance that is 0 but for rounding: a cosine may be a little above 1."""
+
+_MOSTLY_COPIES = 0.1
+"""Share of the queries, 0-1, above which copies of documents decide the scores."""
+
 _ALL_AGREED = 0.9
 """Share of queries, 0-1, above which judgements of what both rankings have first were made from these."""
+
 _ALL_COMMON = 0.95
 """The same of the queries for which both rankings have something in common among their first documents."""
+
+_ALL_JUDGED = 0.9
+"""Share of the first ten documents, 0-1, from which on what the rankings found has been graded, zeros included."""
+
+_TOO_GOOD = 1.05
+"""Retention that no translation reaches for certain: it can be no better than the vectors that it was fitted to."""
 
 
 def has_standard(rules: Rules, scores: Mapping[str, Scores]) -> bool:
@@ -63,8 +81,9 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
     full = scores[FULL]
     verdict = rules.verdict(arm, full)
     if query_set.is_judged:
-        bm25 = evidence.runs.bm25
-        by_words = None if bm25 is None else evidence.scores(bm25.run)
+        by_words = None
+        if evidence.runs.bm25 is not None:
+            by_words = evidence.scores(evidence.runs.bm25.run)
         yield from odd_scores(arm, rules.expected(full), by_words, scores.get(STAY), scores[RANDOM], bootstrap)
     if len(query_set.distinct) < FEWEST_QUERIES:  # which the verdict says: a few show any share by chance
         return
@@ -75,7 +94,8 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
         *one_sided(query_set, runs[TRANSLATED], runs[FULL]),
     )
     yield from doubts
-    if not doubts and judged >= 0.9 and verdict.observations.has_enough:  # what rankings found has been graded
+    # Documents without a grade of 0 are all relevant, and in any order as good: only graded answers can be unrelated
+    if not doubts and judged >= _ALL_JUDGED and verdict.observations.has_enough:
         yield from unrelated_grades(query_set, full, bootstrap)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
         agreements = (agreement_scores(evidence.experiment, runs[FULL], runs[name]) for name in (TRANSLATED, FULL))
@@ -84,26 +104,32 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
 
 def of_inputs(query_set: QuerySet, translated: Store, keys: Keys) -> list[Finding]:
     """Return what there is to know of the queries and of the translated store, before it is searched."""
-    findings, notes = _missing(query_set, keys), list(query_set.notes)
-    distinct, count = len(query_set.distinct), len(query_set.queries)
+    notes = list(query_set.notes)
+    distinct = len(query_set.distinct)
+    count = len(query_set.queries)
     if distinct < count:
         notes.append(
             f"{count - distinct:,} of {count:,} queries repeat the text of another, but for case and white space; each "
             f"of the {distinct:,} texts counts once, by the mean of its scores"
         )
+    notes += _notes_on_vectors(translated)
+    return [*_missing(query_set, keys), *(Finding("note", note) for note in notes)]
+
+
+def _notes_on_vectors(translated: Store) -> Iterator[str]:
+    """Yield how many vectors are true, and what their confidence says or cannot be believed to say."""
     manifest = translated.info.manifest
-    n_true = manifest.counts.get(TRUE, 0) if manifest else 0
-    if n_true:
-        is_known = n_true == translated.info.count or (manifest and manifest.store.filled_in)
-        origin = "" if is_known else ": the sample the stitch was fitted on"
-        notes.append(f"{n_true:,} of {translated.info.count:,} vectors are true ones{origin}")
+    count = translated.info.count
+    if manifest is not None and (n_true := manifest.counts.get(TRUE, 0)):
+        note = f"{n_true:,} of {count:,} vectors are true ones"
+        if n_true < count and not manifest.store.filled_in:
+            note += ": the sample the stitch was fitted on"
+        yield note
     reason = distrust(translated)
     if reason is not None:
-        unused = "nothing is sliced by it, nor is it said which documents lie outside what the sample covers"
-        notes.append(f"{reason}; {unused}")
+        yield f"{reason}; nothing is sliced by it, nor is it said which documents lie outside what the sample covers"
     elif (outside := find_outside(translated)) is not None:
-        notes.append(outside.sentence)
-    return [*findings, *(Finding("note", note) for note in notes)]
+        yield outside.sentence
 
 
 def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
@@ -114,11 +140,11 @@ def _missing(query_set: QuerySet, keys: Keys) -> list[Finding]:
         return []
     judged = [judged_relevant for query in query_set.distinct if (judged_relevant := query_set.relevant_to(query.id))]
     lost = sum(judged_relevant <= missing for judged_relevant in judged)
-    queries = f", and {lost:,} of {len(judged):,} queries say nothing for want of them" if lost else ""
     text = (
-        f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find "
-        f"them{queries}"
+        f"{len(missing):,} of {len(relevant):,} relevant documents are not in the stores, so that no arm can find them"
     )
+    if lost:
+        text += f", and {lost:,} of {len(judged):,} queries say nothing for want of them"
     return [Finding("caveat", text)]
 
 
@@ -127,14 +153,16 @@ def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[F
 
     Every model retrieves a text by itself, however many vectors are wrong.
     """
+    if not translated.info.has_texts:
+        return []
     keys_by_text: dict[str, set[str]] = {}
     for query in query_set.queries:
         keys_by_text.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
     rows = keys.documents.all_rows_of(query_set.relevant)
-    texts = [query_key(document.text) for document in translated.documents(rows)] if translated.info.has_texts else []
-    pairs = zip(texts, keys.documents.take(rows), strict=False)
+    texts = [query_key(document.text) for document in translated.documents(rows)]
+    pairs = zip(texts, keys.documents.take(rows), strict=True)
     same = {text for text, document in pairs if document in keys_by_text.get(text, ())}
-    if len(same) <= 0.1 * len(query_set.distinct):
+    if len(same) <= _MOSTLY_COPIES * len(query_set.distinct):
         return []
     text = (
         f"{len(same):,} of {len(query_set.distinct):,} queries are word for word the document that they look for, "
@@ -151,17 +179,20 @@ def groups(query_set: QuerySet) -> list[Finding]:
         return []
     if (too_few := _joined_by_field(query_set)) is not None:
         return [too_few]
-    field = "" if query_set.group_field is None else f" and their field {query_set.group_field!r}"
+    by = "vectors"
+    if query_set.group_field is not None:
+        by = f"vectors and their field {query_set.group_field!r}"
     text = (
         f"{queries:,} queries are in {counted(grouping.count, 'independent group', 'independent groups')} by their "
-        f"vectors{field}, the largest of {grouping.sizes.max():,}; the bounds count each group as one observation"
+        f"{by}, the largest of {grouping.sizes.max():,}; the bounds count each group as one observation"
     )
     return [Finding("note", text)]
 
 
 def _joined_by_field(query_set: QuerySet) -> Finding | None:
     """Return a doubt where the vectors leave enough groups for a verdict, and their field joins these to too few."""
-    alike, count = query_set.alike or {}, query_set.grouping.count
+    alike = query_set.alike or {}
+    count = query_set.grouping.count
     by_vectors = len({alike[query.id] for query in query_set.distinct})
     if query_set.group_field is None or not count < FEWEST_QUERIES <= by_vectors:
         return None
@@ -180,7 +211,7 @@ def _next_to_documents(evidence: Evidence) -> list[Finding]:
     """Return a doubt where more than a tenth of the queries are by their vectors what they look for.
 
     They are many times nearer to their first document, by true vectors, than to their second: of queries that people
-    ask next to none is, whatever the words or the language. Where documents differ in length, nearness says nothing.
+    ask next to none is, whatever the words or the language.
     """
     query_set = evidence.experiment.query_set
     run = evidence.runs.full
@@ -193,11 +224,14 @@ def _next_to_documents(evidence: Evidence) -> list[Finding]:
     for query in query_set.distinct:
         scores = np.array(run.scores.get(query.id, ()), dtype=float)[:2]
         first = next(iter(run.top(query.id, 1)), None)
+        # Where documents differ in length, the first by inner product need not be the nearest, and is not judged by it
         if len(scores) < 2 or (query_set.is_judged and first not in query_set.relevant_to(query.id)):
             continue
-        distances = scores if is_l2 else 1 - scores / lengths[query.id]
+        distances = scores
+        if not is_l2:
+            distances = 1 - scores / lengths[query.id]
         count += -_ROUNDING <= distances[0] <= _NEXT * distances[-1]
-    if count <= 0.1 * len(query_set.distinct):
+    if count <= _MOSTLY_COPIES * len(query_set.distinct):
         return []
     text = (
         f"{count:,} of {len(query_set.distinct):,} queries are {1 / _NEXT:.0f} times nearer to the document that they "
@@ -216,7 +250,7 @@ def odd_scores(
     """
     doubts = []
     lower = bootstrap.retention(arm, full).lower
-    if lower > 1.05:
+    if lower > _TOO_GOOD:
         text = (
             f"the translated store scores at least {lower:.2f} times what the full re-embed does, which a translation "
             "cannot: is the reference of these documents and this model?"
@@ -233,7 +267,8 @@ def odd_scores(
         if better:
             text = f"{event}, and {better[0]} is: check the target model, its prefixes and its vectors"
             doubts.append(doubt(text, "model"))
-        elif bootstrap.has_enough(len(full)):  # of fewer, that they are too few is all that is known
+        elif bootstrap.has_enough(len(full)):
+            # Of fewer queries, that they are too few is all that is known
             doubts.append(doubt(f"{event}: these judgements cannot tell good vectors from bad ones"))
     for name, scores in reversed(rivals):
         if bootstrap.is_less(full, scores):
@@ -302,10 +337,13 @@ def _in_common(query_set: QuerySet, queries: Sequence[str], translated: Rankings
             query_id: set(translated.top(query_id, depth)) & set(full.top(query_id, depth)) for query_id in queries
         }
         is_all = [query_set.relevant_to(query_id) == common for query_id, common in shared.items() if common]
-        count, total = sum(is_all), len(is_all)
+        count = sum(is_all)
+        total = len(is_all)
         if total >= FEWEST_QUERIES and count > _ALL_COMMON * total:
-            some = "the same first document, it is" if depth == 1 else f"some of the same first {depth}, these are"
-            return f"in {count:,} of {total:,} queries for which both rankings have {some} all that is relevant"
+            shared_first = f"some of the same first {depth}, these are"
+            if depth == 1:
+                shared_first = "the same first document, it is"
+            return f"in {count:,} of {total:,} queries for which both rankings have {shared_first} all that is relevant"
     return None
 
 
@@ -314,38 +352,46 @@ def one_sided(query_set: QuerySet, translated: Rankings, full: Rankings) -> list
 
     Users click what is shown: of a log of the translated store all that is relevant is what that store found, and what
     it missed was never judged. Sign tests hold queries against each other: in which ranking are more relevant, or more
-    judged documents, which has all that is relevant, and which has it higher up. A translation is better than what it
-    translates to by luck alone, and judgements of other rankings favour neither. Where next to nothing is relevant but
-    what the translated store found, less is taken for a sign.
+    judged documents, which has all that is relevant, and which has it higher up.
     """
-    qrels, ids = query_set.qrels or {}, [query.id for query in query_set.distinct]
+    qrels = query_set.qrels or {}
+    ids = [query.id for query in query_set.distinct]
     signs: dict[str, list[float]] = {"more relevant": [], "more judged": [], "all relevant": [], "relevant": []}
-    lost = np.zeros(2, dtype=int)
+    lost = 0
+    lost_by_full = 0
     n_relevant = 0
     for query_id in ids:
-        judged, relevant = query_set.grades(query_id).keys(), query_set.relevant_to(query_id)
-        translated_top, full_top = (set(run.top(query_id, CUT)) for run in (translated, full))
+        judged = query_set.grades(query_id).keys()
+        relevant = query_set.relevant_to(query_id)
+        translated_top = set(translated.top(query_id, CUT))
+        full_top = set(full.top(query_id, CUT))
         signs["more relevant"].append(len(relevant & translated_top) - len(relevant & full_top))
         signs["more judged"].append(len(judged & translated_top) - len(judged & full_top))
         signs["all relevant"].append(int(relevant <= translated_top) - int(relevant <= full_top))
-        lost += len(relevant - translated_top), len(relevant - full_top)
+        lost += len(relevant - translated_top)
+        lost_by_full += len(relevant - full_top)
         n_relevant += len(relevant)
     signs["relevant"] = (ndcg(translated, qrels, ids, CUT) - ndcg(full, qrels, ids, CUT)).tolist()
     reason = "as where users could click only what it showed; judge what both find"
     for sign, differences in signs.items():
-        more, fewer = (int((side * np.array(differences) > TIE).sum()) for side in (1, -1))
+        more = int((np.array(differences) > TIE).sum())
+        fewer = int((np.array(differences) < -TIE).sum())
+        # A translation is better than what it translates to by luck alone, and judgements of other rankings favour
+        # neither, so that a fair coin is what to expect. Four signs are tried: each has a fourth of the chance
         if _tail(more, more + fewer, 0.5) < _BY_LUCK / len(signs):
-            rank = f"higher up in its first {CUT}" if sign == "relevant" else f"in its first {CUT}"
+            rank = f"in its first {CUT}"
+            if sign == "relevant":
+                rank = f"higher up {rank}"
             text = (
                 f"the judgements favour the translated store: it has {sign} documents {rank} where the full re-embed "
                 f"has not in {more:,} queries, the other way round in {fewer:,}, {reason}"
             )
             return [doubt(text)]
-    own_lost, others_lost = lost.tolist()
-    if own_lost <= _NEXT_TO_NOTHING * n_relevant and _tail(others_lost, own_lost + others_lost, 0.5) < _BY_LITTLE_LUCK:
+    # Where next to nothing is relevant but what the translated store found, less is taken for a sign
+    if lost <= _NEXT_TO_NOTHING * n_relevant and _tail(lost_by_full, lost + lost_by_full, 0.5) < _BY_LITTLE_LUCK:
         text = (
-            f"the judgements favour the translated store: {n_relevant - own_lost:,} of {n_relevant:,} relevant "
-            f"documents are in its first {CUT}, {n_relevant - others_lost:,} in those of the full re-embed, {reason}"
+            f"the judgements favour the translated store: {n_relevant - lost:,} of {n_relevant:,} relevant "
+            f"documents are in its first {CUT}, {n_relevant - lost_by_full:,} in those of the full re-embed, {reason}"
         )
         return [doubt(text)]
     return []
@@ -360,7 +406,8 @@ def unrelated_grades(query_set: QuerySet, full: Scores, bootstrap: Bootstrap) ->
     """
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, CUT))
     bounds = bootstrap.retention(shuffled, full)
-    if bounds.upper < MARGIN:  # they are shown to lose more than is lost in any SAFE translation
+    # They are shown to lose more than is lost in any SAFE translation
+    if bounds.upper < MARGIN:
         return []
     text = (
         "the grades look unrelated to the rankings: the judged documents in random order score "
@@ -395,11 +442,7 @@ def of_true_vectors(
     unexplained: Set[str],
     held_out: HeldOut | None,
 ) -> Iterator[Finding]:
-    """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them.
-
-    Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
-    where all are, or where judges look for them so often, these are the choosers in other words.
-    """
+    """Yield doubts where the verdict may rest on documents with `true` vectors, unless it is SAFE without them."""
     is_safe = held_out is not None and held_out.verdict.outcome is Outcome.SAFE
     experiment = evidence.experiment
     if not is_safe and len(experiment.query_set.distinct) >= FEWEST_QUERIES:
@@ -419,7 +462,11 @@ def of_true_vectors(
             "in"
         )
         yield doubt(text, "source")
-    least = 0.95 if choosers.queries else 0.5
+    # Documents that other queries chose are those that users want, and many of the relevant ones may be among them; but
+    # where all are, or where judges look for them so often, these are the choosers in other words
+    least = 0.5
+    if choosers.queries:
+        least = 0.95
     relevant = experiment.stores[TRANSLATED].keys.documents.present(experiment.query_set.relevant)
     yield from sampled(relevant, true, experiment.n_documents, least=least, is_safe_without=is_safe)
 
@@ -472,7 +519,8 @@ def sampled(
     Whoever judged the documents that were embedded has judged the sample, not the translation. `is_safe_without` says
     that the store is SAFE without the true vectors too, which leaves no doubt.
     """
-    lucky, share = len(relevant & true), len(true) / count
+    lucky = len(relevant & true)
+    share = len(true) / count
     if is_safe_without or lucky <= least * len(relevant) or _tail(lucky, len(relevant), share) >= _BY_LUCK:
         return []
     text = (
@@ -485,6 +533,9 @@ def sampled(
 
 def _tail(successes: int, trials: int, chance: float) -> float:
     """Return how likely so many successes or more are, of independent trials with this chance each."""
+    if not successes:
+        return 1.0
     from scipy.special import betainc
 
-    return float(betainc(successes, trials - successes + 1, chance)) if successes else 1.0
+    # Regularised incomplete beta function, the exact tail of a binomial (Abramowitz & Stegun 1964, 26.5.24)
+    return float(betainc(successes, trials - successes + 1, chance))

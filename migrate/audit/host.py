@@ -41,10 +41,16 @@ from migrate.stores.base import Store
 from migrate.vectors import Batch, Progress, Vectors, summarize_norms, unit_rows
 
 FEWEST_DOCUMENTS = 2 * CUT
-"""Of fewer documents, the first ten are most."""
+"""Up to so many documents, the first ten of a ranking are most of them, and show nothing."""
 
-_MEASURED = 1_000
-"""Documents that ask at most, and that a larger sample has at least."""
+_ASKING = 1_000
+"""Documents that ask for their neighbours at most; a larger sample has at least as many."""
+
+_BATCH = 4_096
+"""Vectors that are searched at a time: few enough for any number of queries."""
+
+_CONFIDENCE_95 = 1.96
+"""Standard errors on either side of a mean that hold 95 % of a normal distribution."""
 
 
 def check_named(
@@ -61,7 +67,8 @@ def check_named(
     questions = judged
     if questions is not None and not isinstance(questions, QuerySet):
         questions = load_questions(str(questions), progress=progress)
-    opened, embedder = store_of(store), model_at(model)
+    opened = store_of(store)
+    embedder = model_at(model)
     size = sample_size(sample, opened)
     return check_with_cost(opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress)
 
@@ -77,7 +84,7 @@ def check_with_cost(
     progress: Progress,
 ) -> Compatibility:
     """Check a store by a sample of `size`, as `check_store` does, and measure what a difference costs."""
-    measure = partial(retrieval_cost, store, embedder, asked=size, questions=questions, seed=seed)
+    measure = partial(retrieval_cost, store, embedder, requested=size, questions=questions, seed=seed)
     result = check_store(store, embedder, sample=size, manifest=manifest, seed=seed, progress=progress, measure=measure)
     notes = list(result.notes)
     entry = facts_of(result.model.spec, result.model.revision)
@@ -93,8 +100,10 @@ def planned_models(
 ) -> tuple[PlannedModel, ...]:
     """Return the model of a check, for the texts that it is asked for at first."""
     texts = planned_texts(store, embedder, sample=size, manifest=manifest, seed=seed)
-    again = ASKED_AGAIN if needs_proof(embedder) else 0
-    return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=again),)
+    n_past_cache = 0
+    if needs_proof(embedder):
+        n_past_cache = ASKED_AGAIN
+    return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=n_past_cache),)
 
 
 def retrieval_cost(
@@ -102,13 +111,13 @@ def retrieval_cost(
     embedder: Embedder,
     compared: Reembedded,
     *,
-    asked: int,
+    requested: int,
     questions: QuerySet | None = None,
     seed: int = 0,
 ) -> RetrievalCost | None:
     """Measure the cost of stored vectors by sampled documents; None for too few. Only judged queries are embedded.
 
-    Where fewer documents were sampled than `asked` for, the store has no more different texts.
+    Where fewer documents were sampled than `requested`, the store has no more different texts.
     """
     count = len(compared)
     if count <= FEWEST_DOCUMENTS:
@@ -118,32 +127,38 @@ def retrieval_cost(
     ranked = _Ranked(store, [compared.documents[row].id for row in rows], _as_stored(compared)[rows], seed)
     vectors = compared.match.claim.vectors[rows]
     stored = ranked.overlap(vectors)
-    repair = _try_stitches(vectors, ranked, stored) if len(rows) >= FEWEST_PAIRS else None
-    return RetrievalCost(
-        len(rows),
-        store.info.count,
-        _share(stored),
-        CUT / (len(rows) - 1),
-        None if questions is None else _retention(store, embedder, compared, questions, seed),
-        repair,
-        _larger(store, embedder, compared) if count >= asked else None,
-    )
+    repair = None
+    if len(rows) >= FEWEST_PAIRS:
+        repair = _try_stitches(vectors, ranked, stored)
+    judged = None
+    if questions is not None:
+        judged = _retention(store, embedder, compared, questions, seed)
+    larger = None
+    if count >= requested:
+        larger = _larger(store, embedder, compared)
+    by_chance = CUT / (len(rows) - 1)
+    return RetrievalCost(len(rows), store.info.count, _share(stored), by_chance, judged, repair, larger)
 
 
 class _Ranked:
     """Sampled documents, each of which asks for the ten nearest others: `truth`, (n, dim), says which these are."""
 
     def __init__(self, store: Store, ids: list[str], truth: Vectors, seed: int) -> None:
-        self.metric, self.ids, self.truth, self.seed = store.info.metric, ids, truth, seed
-        self.asking = np.sort(np.random.default_rng(seed).permutation(len(ids))[:_MEASURED])
+        self.metric = store.info.metric
+        self.ids = ids
+        self.truth = truth
+        self.seed = seed
+        self.asking = np.sort(np.random.default_rng(seed).permutation(len(ids))[:_ASKING])
         self.query_ids = [ids[row] for row in self.asking]
         self.reference = self.run(truth)
 
     def run(self, vectors: Vectors) -> Rankings:
         """Rank the documents by vectors, (n, dim), for those that ask."""
         queries = self.truth[self.asking]
-        found = search(_batches(self.ids, vectors), self.query_ids, queries, metric=self.metric, depth=CUT + 1)
-        return without_self(found)
+        batches = _batches(self.ids, vectors)
+        # One more than is compared, as each document finds itself first
+        run = search(batches, self.query_ids, queries, metric=self.metric, depth=CUT + 1)
+        return without_self(run)
 
     def overlap(self, vectors: Vectors) -> Scores:
         """Return the share of the true ten that vectors find, for each document that asks."""
@@ -151,35 +166,48 @@ class _Ranked:
 
 
 def _batches(ids: Sequence[str], vectors: Vectors) -> Iterator[Batch]:
-    """Yield vectors, (n, dim), with their ids, few enough at a time for any number of queries."""
-    for start in range(0, len(ids), 4_096):
-        yield Batch(ids[start : start + 4_096], vectors[start : start + 4_096])
+    """Yield vectors, (n, dim), with their ids."""
+    for start in range(0, len(ids), _BATCH):
+        stop = start + _BATCH
+        yield Batch(ids[start:stop], vectors[start:stop])
 
 
 def _as_stored(compared: Reembedded) -> Vectors:
     """Return the model's vectors at unit length where the stored ones are, as in a store made with them now."""
     match = compared.match
-    return unit_rows(match.vectors) if summarize_norms(match.claim.vectors).is_unit else match.vectors
+    if summarize_norms(match.claim.vectors).is_unit:
+        return unit_rows(match.vectors)
+    return match.vectors
 
 
 def _share(scores: Scores) -> Share:
     """Return a mean with 95 % bounds by its standard error."""
-    mean, half_width = float(scores.mean()), 1.96 * error_of_share(scores)
+    mean = float(scores.mean())
+    half_width = _CONFIDENCE_95 * error_of_share(scores)
     return Share(mean, max(mean - half_width, 0.0), min(mean + half_width, 1.0))
 
 
-def _try_stitches(stored: Vectors, ranked: _Ranked, before: Scores) -> Repair:
-    """Cross-validate the linear stitches, and judge the better one, the simpler first."""
-    truth, after = ranked.truth, dict[str, Scores]()
-    sphere, norm = Sphere.fit(truth), summarize_norms(truth).mean
+def _try_stitches(stored: Vectors, ranked: _Ranked, shared: Scores) -> Repair:
+    """Cross-validate the linear stitches, and judge the better one, the simpler first.
+
+    `shared` is the overlap that the `stored` vectors have with the true ones, for each document that asks.
+    """
+    truth = ranked.truth
+    sphere = Sphere.fit(truth)
+    norm = summarize_norms(truth).mean
+    overlaps: dict[str, Scores] = {}
     for kind in (Procrustes.kind, Ridge.kind):
         predicted = tune(kind, Pairing(stored, truth, seed=ranked.seed))[1]
-        after[kind] = ranked.overlap(sphere.of(predicted, norm=norm))
-    best = max(after, key=lambda kind: after[kind].mean())
-    gain = after[best] - before
+        overlaps[kind] = ranked.overlap(sphere.of(predicted, norm=norm))
+    best = max(overlaps, key=lambda kind: overlaps[kind].mean())
+    gain = overlaps[best] - shared
+    missing = 1 - shared.mean()
+    repaired = _share(overlaps[best])
     if gain.mean() <= 2 * standard_error(gain):
-        return Repair(best, _share(after[best]), "none")
-    return Repair(best, _share(after[best]), "most" if 2 * gain.mean() >= 1 - before.mean() else "some")
+        return Repair(best, repaired, "none")
+    if 2 * gain.mean() >= missing:
+        return Repair(best, repaired, "most")
+    return Repair(best, repaired, "some")
 
 
 def _retention(
@@ -190,12 +218,16 @@ def _retention(
     answered = _answered(questions, frozenset(keys))
     if len(answered.distinct) < FEWEST_QUERIES:
         return JudgedRetention(len(answered.distinct))
-    queries, qrels, ids = embedder.embed_queries(answered.queries), answered.qrels or {}, answered.query_ids
+    queries = embedder.embed_queries(answered.queries)
+    qrels = answered.qrels or {}
+    ids = answered.query_ids
     answered = with_groups(answered, queries)
 
     def score(vectors: Vectors) -> Scores:
         run = search(_batches(keys, vectors), ids, queries, metric=store.info.metric)
-        return answered.merged(ndcg(without_self(run) if answered.exclude_self else run, qrels, ids, CUT))
+        if answered.exclude_self:
+            run = without_self(run)
+        return answered.merged(ndcg(run, qrels, ids, CUT))
 
     stored = score(compared.match.claim.vectors)
     bounds = Bootstrap(answered.grouping, seed).retention(stored, score(_as_stored(compared)))
@@ -214,10 +246,16 @@ def _answered(questions: QuerySet, sampled: frozenset[str]) -> QuerySet:
 
 def _larger(store: Store, embedder: Embedder, compared: Reembedded) -> LargerSample | None:
     """Return a sample as large as a stitch learns from, and its cost by the tokens of this one; None for no larger."""
-    size = min(max(_MEASURED, store.info.dim), LARGEST_JUDGED, store.info.count)
-    if size <= len(compared):
+    size = min(max(_ASKING, store.info.dim), LARGEST_JUDGED, store.info.count)
+    n_new = size - len(compared)
+    if n_new <= 0:
         return None
-    tally, share = tally_of(embedder), (size - len(compared)) / len(compared)
+    tally = tally_of(embedder)
+    times_this = n_new / len(compared)
     cost = tally.cost(compared.documents)
-    usd = 0.0 if tally.target.is_paid is False else None if cost.usd is None else cost.usd * share
-    return LargerSample(size, size - len(compared), round(cost.tokens * share), usd)
+    usd = None
+    if tally.target.is_paid is False:
+        usd = 0.0
+    elif cost.usd is not None:
+        usd = cost.usd * times_this
+    return LargerSample(size, n_new, round(cost.tokens * times_this), usd)

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from migrate.audit import findings
-from migrate.audit.arms import own_arms
+from migrate.audit.arms import Arm, own_arms
 from migrate.audit.costs import Costs, costs_of
 from migrate.audit.document_queries import refuse_queries, without_documents
 from migrate.audit.experiment import Experiment, Searchable, unread
@@ -25,10 +25,11 @@ from migrate.audit.reference import (
     check_target,
     is_file,
     prove_reference,
-    refuse_same_source,
+    prove_target,
+    refuse_same_stores,
     spot_documents,
 )
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan
+from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, find_plan, plan_word
 from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Settings
 from migrate.audit.verdict import Finding
@@ -42,7 +43,7 @@ from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.search.own_index import own_index
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
-from migrate.selection.matches import ASKED_AGAIN, Claim, claim_of_store, matches
+from migrate.selection.matches import ASKED_AGAIN, Claim, matches
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
@@ -105,14 +106,23 @@ def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
     embedder = options.cap.meter(load(translated, options.target, "target"), options.price)
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
-    full = None if options.reference in (BUILD, POOL) else store_of(options.reference, verify=True)
+    full = None
+    if options.reference not in (BUILD, POOL):
+        full = store_of(options.reference, verify=True)
     query_set = options.load_queries(translated, parent_field=options.parent_field)
-    bridge = None if options.bridge is None else stitch_at(options.bridge)
-    source = None if options.source is None else store_of(options.source, verify=True)
+    bridge = None
+    if options.bridge is not None:
+        bridge = stitch_at(options.bridge)
+    source = None
+    if options.source is not None:
+        source = store_of(options.source, verify=True)
+    refuse_same_stores(translated, full, source)
+    choosers = choosers_in(translated, embedder)
+    excluded = choosers.queries
     if bridge is not None:
         _check_bridge(bridge, source, embedder.identity)
-    choosers = choosers_in(translated, embedder)
-    judging = independent(query_set, choosers.queries | choosers_of(None if bridge is None else bridge.manifest))
+        excluded = choosers.queries | choosers_of(bridge.manifest)
+    judging = independent(query_set, excluded)
     refuse_queries(judging, translated, options.parent_field)
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
@@ -145,13 +155,16 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
     index = own_index(translated)
     setting = None if index is None else index.setting
     if index is None or setting is None or setting.is_stored:
-        stored = "" if setting is None else f", and {setting.name} is a part of the store"
+        stored = ""
+        if setting is not None:
+            stored = f", and {setting.name} is a part of the store"
         raise UsageError(
             f"--search-effort: searches of {translated.info.location} have no setting{stored}; leave it out"
         )
     try:
+        # Only the database knows which values it allows, so it is asked once before anything is paid
         index.search_index(translated.get(np.arange(1)).vectors, 1, search_effort)
-    except ClientError as error:  # what a database allows, it knows alone
+    except ClientError as error:
         raise UsageError(f"--search-effort {search_effort:,}: {error}") from error
 
 
@@ -160,18 +173,26 @@ def _check_plan(inputs: AuditInputs) -> None:
     translated = inputs.translated
     stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
     unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.most_deep)
+    choices = [choice for arms_of in own_arms() for choice in arms_of(unasked, Runs())]
     has_source = inputs.source is not None
     check_plan(
         inputs.settings.plan,
         translated.info.count,
-        [choice.name for arms in own_arms() for choice in arms(unasked, Runs())],
+        [choice.name for choice in choices],
         has_old_model=has_source and inputs.source_embedder is not None,
         has_bridge=has_source and inputs.bridge is not None,
     )
+    # Only one that is skipped now may still turn out to be a plan, once it sees what the stores answer
+    arms = [choice for choice in choices if isinstance(choice, Arm)]
+    if plan_word(inputs.settings.plan) in {plan_word(arm.name) for arm in arms}:
+        find_plan(inputs.settings.plan, (TRANSLATED, *(arm.name for arm in arms if arm.is_alternative)), {})
 
 
 def _settings(options: AuditOptions) -> Settings:
     """Return the options that stages read."""
+    most_deep = None
+    if options.is_pooled:
+        most_deep = options.most_deep
     return Settings(
         plan=options.plan,
         margin=options.margin,
@@ -179,7 +200,7 @@ def _settings(options: AuditOptions) -> Settings:
         resamples=options.resamples,
         stages=options.depths(),
         slices=options.slice,
-        most_deep=options.most_deep if options.is_pooled else None,
+        most_deep=most_deep,
         search_effort=options.search_effort,
         margin_from=options.margin_from,
         no_bm25=options.no_bm25,
@@ -192,7 +213,8 @@ def _check_bridge(bridge: FittedStitch, source: Store | None, model: ModelIdenti
     """Make sure that a bridge leads from the target model to the source store."""
     if source is None:
         raise UsageError("--bridge leads to a source store, and none is named; name it with --source STORE")
-    location, fitted_for = source.info.location, bridge.manifest.model
+    location = source.info.location
+    fitted_for = bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(location))
     difference = source.snapshot().difference(bridge.manifest.stitch.fitted_on)
     if difference is not None:
@@ -218,17 +240,22 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
 
 
 def _name(model: ModelIdentity) -> str:
-    revision = f" at revision {model.revision[:12]}" if model.revision else ""
-    return f"{model.spec} ({model.dim} dimensions{revision})"
+    size = f"{model.dim} dimensions"
+    if model.revision:
+        size += f" at revision {model.revision[:12]}"
+    return f"{model.spec} ({size})"
 
 
 def planned_models(cap: SpendingCap, inputs: AuditInputs) -> tuple[PlannedModel, ...]:
     """Return the target, for the reference and all queries; and the source model."""
-    queries, source = inputs.query_set.queries, inputs.source
-    # What is asked for again is in the cache by then
-    texts_again = AGAIN + EMBEDDED_AGAIN * inputs.builds_reference
+    queries = inputs.query_set.queries
+    source = inputs.source
+    # Texts that prove the model are in the cache by then, and are paid for once more
+    n_past_cache = AGAIN
+    if inputs.builds_reference:
+        n_past_cache += EMBEDDED_AGAIN
     of_reference = partial(_documents_of_reference, inputs)
-    target = PlannedModel(inputs.embedder, cap, documents=of_reference, queries=queries, again=texts_again)
+    target = PlannedModel(inputs.embedder, cap, documents=of_reference, queries=queries, again=n_past_cache)
     if source is None or inputs.source_embedder is None:
         return (target,)
     of_source = partial(spot_documents, source)
@@ -281,12 +308,9 @@ def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepar
     if not query_set.queries:
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(inputs, reference)
-    for store in {id(store): store for store in (*stores.values(), inputs.source) if store is not None}.values():
-        store.verify()
-    different_stores = {id(store): store for store in stores.values()}
-    keys_by_store = {key: document_keys(store, settings.parent_field) for key, store in different_stores.items()}
-    keys = {name: keys_by_store[id(store)] for name, store in stores.items()}
-    _check_same_documents(stores, keys, standard=TRANSLATED if reference is None else FULL)
+    _verify([*stores.values(), inputs.source])
+    keys = _keys(stores, settings.parent_field)
+    _check_same_documents(stores, keys)
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
     models = _models(inputs, stores)
     proof = _proof(inputs, reference, keys)
@@ -294,26 +318,8 @@ def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepar
         noticed += proof.findings
     if inputs.source is not None and inputs.source_embedder is not None:
         check_source(inputs.source, inputs.source_embedder, seed=settings.seed, progress=inputs.progress)
-    vectors = _embedded_queries(inputs, models)
-    claim = Claim(query_set.queries, vectors[TRANSLATED], role="query")
-    matches(claim, inputs.embedder, past_cache=True).require(query_set.name)
-    if inputs.bridge is not None:
-        vectors[BRIDGE] = inputs.bridge.map_queries(vectors[FULL], source=query_set.name)
-    grouped = with_groups(query_set, vectors[FULL])
-    source_model = inputs.source_embedder
-    all_queries = Experiment(
-        settings=settings,
-        query_set=grouped,
-        stores={
-            name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
-            for name, store in stores.items()
-        },
-        ranks_words=translated.info.has_texts and not settings.no_bm25,
-        old_answers=source_model is not None and source_model.profile.kind != "file",
-        same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
-        progress=inputs.progress,
-    )
-    experiment, of_copies = without_documents(all_queries)
+    vectors = _query_vectors(inputs, models)
+    experiment, of_copies = without_documents(_experiment(inputs, stores, keys, vectors))
     judges = experiment.query_set
     noticed += of_copies
     noticed += findings.repeated_texts(judges, translated, keys[TRANSLATED])
@@ -321,6 +327,39 @@ def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepar
     tally = tally_of(inputs.embedder, settings.price)
     costs = costs_of(tally, translated, ranks_words=experiment.ranks_words)
     return Prepared(experiment, costs, tuple(noticed), proof)
+
+
+def _experiment(
+    inputs: AuditInputs, stores: Mapping[str, Store], keys: Mapping[str, Keys], vectors: Mapping[str, Vectors]
+) -> Experiment:
+    """Return the experiment of all queries, in groups by their `vectors`, which have a set for each store."""
+    source_model = inputs.source_embedder
+    return Experiment(
+        settings=inputs.settings,
+        query_set=with_groups(inputs.query_set, vectors[FULL]),
+        stores={
+            name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
+            for name, store in stores.items()
+        },
+        ranks_words=inputs.translated.info.has_texts and not inputs.settings.no_bm25,
+        old_answers=source_model is not None and source_model.profile.kind != "file",
+        same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
+        progress=inputs.progress,
+    )
+
+
+def _verify(stores: Iterable[Store | None]) -> None:
+    """Compare the bytes of each store with its recorded hashes, once where two arms are of one store."""
+    different = {id(store): store for store in stores if store is not None}
+    for store in different.values():
+        store.verify()
+
+
+def _keys(stores: Mapping[str, Store], parent_field: str) -> dict[str, Keys]:
+    """Return the keys of each store, read once where two arms are of one store: that reads all its documents."""
+    different = {id(store): store for store in stores.values()}
+    keys_by_store = {key: document_keys(store, parent_field) for key, store in different.items()}
+    return {name: keys_by_store[id(store)] for name, store in stores.items()}
 
 
 def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embedder]:
@@ -337,25 +376,27 @@ def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embed
 def _proof(inputs: AuditInputs, reference: Store | None, keys: Mapping[str, Keys]) -> ReferenceProof | None:
     """Prove the reference; where a pool is to stand for it, make sure that the store is of the target model."""
     translated = inputs.translated
-    embedder = inputs.embedder
+    seed = inputs.settings.seed
     if reference is None:
-        refuse_same_source(inputs.source, translated)
-        check_target(translated, embedder)
-        claim = claim_of_store(translated, embedder, seed=inputs.settings.seed)
-        matches(claim, embedder, past_cache=True).require(translated.info.location)
+        prove_target(translated, inputs.embedder, seed=seed)
         return None
     both = (keys[TRANSLATED], keys[FULL])
-    return prove_reference(
-        translated, reference, embedder, both, source=inputs.source, seed=inputs.settings.seed, progress=inputs.progress
-    )
+    return prove_reference(translated, reference, inputs.embedder, both, seed=seed, progress=inputs.progress)
 
 
-def _embedded_queries(inputs: AuditInputs, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
+def _query_vectors(inputs: AuditInputs, models: Mapping[str, Embedder]) -> dict[str, Vectors]:
     """Return the vectors of all queries for each store, by the name of its arm; each model embeds them once."""
-    queries = inputs.query_set.queries
+    query_set = inputs.query_set
+    queries = query_set.queries
     different = {id(model): model for model in models.values()}
     embedded = {key: model.embed_queries(queries, progress=inputs.progress) for key, model in different.items()}
-    return {name: embedded[id(model)] for name, model in models.items()}
+    vectors = {name: embedded[id(model)] for name, model in models.items()}
+    # A server that mixes up its texts does so to queries too, and would take the blame to the store
+    claim = Claim(queries, vectors[TRANSLATED], role="query")
+    matches(claim, inputs.embedder, past_cache=True).require(query_set.name)
+    if inputs.bridge is not None:
+        vectors[BRIDGE] = inputs.bridge.map_queries(vectors[FULL], source=query_set.name)
+    return vectors
 
 
 def _share_embedded(name: str, inputs: AuditInputs) -> float:
@@ -364,7 +405,9 @@ def _share_embedded(name: str, inputs: AuditInputs) -> float:
     if name == FULL:
         return 1.0
     if name == TRANSLATED:
-        return (info.manifest.counts.get(TRUE, 0) if info.manifest else 0) / info.count
+        if info.manifest is None:
+            return 0.0
+        return info.manifest.counts.get(TRUE, 0) / info.count
     if name == BRIDGE and inputs.bridge is not None:
         return inputs.bridge.manifest.counts.get("pairs", 0) / info.count
     return 0.0
@@ -375,10 +418,11 @@ def refuse_documents_found(inputs: AuditInputs) -> None:
 
     It takes the vectors of the queries: nothing is done where no cache has these for the audit then.
     """
-    query_set, embedder, store = inputs.query_set, inputs.embedder, inputs.translated
+    query_set = inputs.query_set
+    embedder = inputs.embedder
+    store = inputs.translated
     if query_set.is_judged or query_set.exclude_self or cache_of(embedder) is None:
         return
-    check_target(store, embedder)
     vectors = embedder.embed_queries(query_set.queries, progress=inputs.progress)
     translated = Searchable(store, document_keys(store, inputs.settings.parent_field), vectors)
     without_documents(Experiment(inputs.settings, query_set, {TRANSLATED: translated}, progress=inputs.progress))
@@ -386,8 +430,9 @@ def refuse_documents_found(inputs: AuditInputs) -> None:
 
 def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:
     """Return the stores that are searched, by the name of the arm."""
-    stores = {} if reference is None else {FULL: reference}
-    stores[TRANSLATED] = inputs.translated
+    stores = {TRANSLATED: inputs.translated}
+    if reference is not None:
+        stores = {FULL: reference, **stores}
     if inputs.source is not None and inputs.source_embedder is not None:
         stores[STAY] = inputs.source
     if inputs.source is not None and inputs.bridge is not None:
@@ -395,19 +440,23 @@ def _stores(inputs: AuditInputs, reference: Store | None) -> dict[str, Store]:
     return stores
 
 
-def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys], *, standard: str) -> None:
-    """Make sure that every store holds the documents of the store called `standard`."""
-    expected, location = keys[standard].documents, stores[standard].info.location
+def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys]) -> None:
+    """Make sure that every store holds the documents of the full re-embed, or of the translated store for a pool."""
+    standard = next(name for name in (FULL, TRANSLATED) if name in stores)
+    expected = keys[standard].documents
+    location = stores[standard].info.location
     for name, store in stores.items():
         documents = keys[name].documents
-        strange = expected.lacking(documents), documents.lacking(expected)
-        if len(strange[0]) == expected.distinct and not store.info.has_texts:
+        lacking = expected.lacking(documents)
+        added = documents.lacking(expected)
+        if len(lacking) == expected.distinct and not store.info.has_texts:
             raise StoreError(
                 f"{store.info.location} has row numbers such as '0' instead of the ids of {location}; put the "
                 "docs.jsonl that has these ids beside the index"
             )
-        if count := sum(map(len, strange)):
-            least = min(chain(expected.take(strange[0]), documents.take(strange[1])))
+        count = len(lacking) + len(added)
+        if count:
+            least = min(chain(expected.take(lacking), documents.take(added)))
             raise StoreError(
                 f"{store.info.location} and {location} hold different documents: only one of them has "
                 f"{count:,}, such as {least!r}; audit stores of the same corpus"

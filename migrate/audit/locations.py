@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrate.embedders import special_options
@@ -45,32 +45,48 @@ class Locations:
     @property
     def old(self) -> str:
         """The store whose texts are embedded: the source, or the translated one where that is not known."""
-        return self.translated if self.source is None else self.source
+        if self.source is None:
+            return self.translated
+        return self.source
 
 
 def locations_of(
     translated: Store, source: Store | None, embedder: Embedder, source_embedder: Embedder | None = None
 ) -> Locations:
     """Return the places of two stores, as their locations were given, and the names of their models."""
-    old = translated if source is None else source
     old_model = None
     if source_embedder is not None and source_embedder.profile.kind != "file":  # a file has no new queries
         identity = source_embedder.identity
         old_model = with_settings(identity.spec, special_options(identity))
-    return Locations(
-        source=None if source is None else source.info.location,
+    known = Locations(
         translated=translated.info.location,
-        full=old.successor("full") or str(_free_sibling(translated)),
         target=("--target", embedder.identity.spec),
         old_model=old_model,
-        has_texts=old.info.has_texts,
-        can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or cache_of(embedder) is not None,
-        server=None if source is None or translated.successor("new") else source.successor("new"),
     )
+    if source is None:
+        return replace(known, full=_full_beside(translated, translated), has_texts=translated.info.has_texts)
+    server = None
+    if not translated.successor("new"):  # in files, as only what lies on a server says where its successor may
+        server = source.successor("new")
+    return replace(
+        known,
+        source=source.info.location,
+        full=_full_beside(source, translated),
+        has_texts=source.info.has_texts,
+        can_switch=why_no_switch(source, translated) is None,
+        server=server,
+    )
+
+
+def _full_beside(old: Store, translated: Store) -> str:
+    """Return where a full re-embed can be written: beside the old store on its server, else beside the new files."""
+    return old.successor("full") or str(_free_sibling(translated))
 
 
 def _free_sibling(store: Store) -> Path:
     path = path_in(store.info.location)
-    name = Path(store.info.name if path is None else path)
+    if path is None:
+        path = store.info.name
+    name = Path(path)
     return free_path(name.with_name(f"{name.stem}-full"))

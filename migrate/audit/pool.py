@@ -78,6 +78,9 @@ _FEWEST_UNJUDGED: Final = 2 * CUT
 _MATTERS: Final = 1e-3
 """The loss of a query's score outside the pool from which on it is worth a deeper one."""
 
+_SAMPLED_AT_FIRST: Final = 3 * SAMPLED
+"""About how many documents a first step draws at random."""
+
 _STAGES: Final = 50
 """To this depth a pool goes for every query where nothing is SAFE yet: what it embeds is kept for whatever follows."""
 
@@ -86,7 +89,10 @@ class PoolStore(Store):
     """The pool as a store: some `rows` of the translated store, ascending, with their true `vectors`, in memory."""
 
     def __init__(self, translated: Store, ids: Sequence[str], rows: Rows, vectors: Vectors) -> None:
-        self._translated, self._ids, self._rows, self._vectors = translated, ids, rows, vectors
+        self._translated = translated
+        self._ids = ids
+        self._rows = rows
+        self._vectors = vectors
         self.info = StoreInfo(
             location="pool",
             kind="pool",
@@ -100,7 +106,9 @@ class PoolStore(Store):
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Return the vectors with their ids."""
-        end = len(self._ids) if stop is None else min(stop, len(self._ids))
+        end = len(self._ids)
+        if stop is not None:
+            end = min(stop, end)
         for first in range(start, end, batch_size):
             last = min(first + batch_size, end)
             yield Batch(self._ids[first:last], self._vectors[first:last])
@@ -115,7 +123,9 @@ class PoolStore(Store):
 
     def documents(self, rows: Rows | None = None) -> Iterator[Document]:
         """Return the documents, as the translated store has them."""
-        return self._translated.documents(self._rows if rows is None else self._rows[rows])
+        if rows is None:
+            return self._translated.documents(self._rows)
+        return self._translated.documents(self._rows[rows])
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Refuse to write a store like it."""
@@ -139,10 +149,10 @@ class PoolStep:
     @property
     def sentence(self) -> str:
         """For a person."""
-        return (
-            f"pool, the first {self.depth} documents for {self.queries:,} queries: {self.documents:,} to embed"
-            f"{'' if self.tokens is None else f', {_price(self.tokens, self.usd)}'}"
-        )
+        sentence = f"pool, the first {self.depth} documents for {self.queries:,} queries: {self.documents:,} to embed"
+        if self.tokens is None:
+            return sentence
+        return f"{sentence}, {_price(self.tokens, self.usd)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,34 +197,40 @@ class PoolSummary:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The documents that were embedded, and the worth of the figures, for a person."""
-        full = ""
+        embedded = f"pool: true vectors of {self._extent}"
+        if self.tokens is not None:
+            embedded += f", {_price(self.tokens, self.usd)}"
         if self.full_tokens is not None and not self.is_exact:
-            full = f"; a full re-embed takes {_price(self.full_tokens, self.full_usd)}"
-        embedded = (
-            f"pool: true vectors of {self._extent}"
-            f"{'' if self.tokens is None else f', {_price(self.tokens, self.usd)}'}{full}"
-        )
-        stopped = (f"the pool did not grow further: {self.stopped}",) if self.stopped else ()
-        if self.is_exact:
-            return (embedded, *stopped)
-        guaranteed = (
-            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
-            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
-            "against it"
-        )
-        estimated = "retention, its upper bounds and the slices"
+            embedded += f"; a full re-embed takes {_price(self.full_tokens, self.full_usd)}"
+        sentences = [embedded]
+        if not self.is_exact:
+            sentences += self._worth
+        if self.stopped:
+            sentences.append(f"the pool did not grow further: {self.stopped}")
+        return tuple(sentences)
+
+    @property
+    def _worth(self) -> tuple[str, str]:
+        """The figures that hold whatever lies outside the pool, and those that rest on a sample of it."""
+        by = f"by {self.sampled:,} documents drawn at random outside the pool"
         if self.provisional:
             guaranteed = (
                 "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10, so "
                 "that NOT SAFE is what a full re-embed would say; what each arm scores is the most that it can"
             )
-            estimated = "agreement@10 of the verdict, its lower bounds and with them SAFE"
-        by = f"by {self.sampled:,} documents drawn at random outside the pool"
-        return (embedded, guaranteed, f"estimated: {estimated}, {by}", *stopped)
+            return guaranteed, f"estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, {by}"
+        guaranteed = (
+            "guaranteed: lower bounds of retention, what all other arms score, and every comparison with staying; the "
+            "full re-embed is shown as it scores in the pool, which is the most it can, and so are wins and losses "
+            "against it"
+        )
+        return guaranteed, f"estimated: retention, its upper bounds and the slices, {by}"
 
 
 def _price(tokens: int, usd: float | None) -> str:
-    return token_count(tokens) + ("" if usd is None else f" ({dollars(usd)})")
+    if usd is None:
+        return token_count(tokens)
+    return f"{token_count(tokens)} ({dollars(usd)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,12 +302,17 @@ class GrownPool:
 
 def first_depth(query_set: QuerySet, stages: Sequence[int] | None) -> int:
     """Return how many of the translated store's first documents a pool has at least; more for two stages."""
-    return DEPTHS[0] if query_set.is_judged and stages is not None and not stages else _FEWEST_UNJUDGED
+    has_no_stages = stages is not None and not stages
+    if query_set.is_judged and has_no_stages:
+        return DEPTHS[0]
+    return _FEWEST_UNJUDGED
 
 
 def _others_depth(query_set: QuerySet) -> int:
-    """Return how many of any other arm's first documents it has: without judgements, all that its score is of."""
-    return CUT // 2 if query_set.is_judged else CUT
+    """Return how many of any other arm's first documents a pool has."""
+    if query_set.is_judged:
+        return CUT // 2
+    return CUT  # the score of an unjudged query is of all these
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -319,18 +340,25 @@ def expected_documents(
 
 
 def expected_count(
-    all_of_them: int, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, together: bool = False
+    count: int, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, together: bool = False
 ) -> int:
-    """Return about how many documents of a store a pool embeds; the parameters are those of `expected_documents`."""
-    depth = max(first_depth(query_set, stages), *(stages or ()), 0)
-    depth += max(stages or (0,)) if together else 0
+    """Return about how many of the `count` documents of a store a pool embeds.
+
+    The other parameters are those of `expected_documents`.
+    """
+    deepest_stage = max(stages or (0,))
+    depth = max(first_depth(query_set, stages), deepest_stage)
+    if together:
+        depth += deepest_stage
     near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
-    drawn = len(judged_documents(query_set)) + near + 3 * SAMPLED  # about how many a first step draws at random
-    return min(math.ceil(all_of_them * -math.expm1(-drawn / all_of_them)), all_of_them)
+    drawn = len(judged_documents(query_set)) + near + _SAMPLED_AT_FIRST
+    # Of so many draws with replacement, the different ones: 1 - (1 - 1 / count) ** drawn of all, nearly
+    different = count * -math.expm1(-drawn / count)
+    return min(math.ceil(different), count)
 
 
 @dataclass(frozen=True, eq=False)
-class _Ground:
+class _PoolInputs:
     """The inputs of every step of a pool.
 
     `ranked` are the translated store's nearest rows for each query, `other_runs` those of other arms: they bring the
@@ -371,35 +399,43 @@ def grow_pool(
     documents are embedded. What is embedded goes through the cache of the target model: the same call after one that
     broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
-    most = DEPTHS[-1] if experiment.settings.most_deep is None else experiment.settings.most_deep
+    settings = experiment.settings
+    most = settings.most_deep
+    if most is None:
+        most = DEPTHS[-1]
     _check(experiment, embedder, most)
-    ground = _ground(experiment, runs, costs, embedder, most, announce)
-    stages = experiment.settings.stages
-    first = min(first_depth(experiment.query_set, stages), most)
-    depths = [] if stages is None else depths_asked(experiment)  # for every query
-    depth_asked = max((depth for depth in depths if depth <= most), default=0)
-    pool, state = _deepened(ground, _nothing(ground), first)
+    inputs = _pool_inputs(experiment, runs, costs, embedder, most, announce)
+    first = min(first_depth(experiment.query_set, settings.stages), most)
+    stages: Sequence[int] = ()
+    if settings.stages is not None:
+        stages = [depth for depth in depths_asked(experiment) if depth <= most]
+    deepest_stage = max(stages, default=0)
+    pool, state = _deepened(inputs, _empty_pool(inputs), first)
     stopped = None
     try:
-        if depth_asked > first:
-            pool, state = _deepened(ground, pool, depth_asked)
+        if deepest_stage > first:  # two stages are asked about for every query, whatever the verdict
+            pool, state = _deepened(inputs, pool, deepest_stage)
         for depth in sorted({*DEPTHS, most}):
-            if max(first, depth_asked) < depth <= most and not state.is_settled and state.matters.any():
-                pool, state = _deepened(ground, pool, depth, state.matters)
+            is_deeper = max(first, deepest_stage) < depth <= most
+            if is_deeper and not state.is_settled and state.matters.any():
+                pool, state = _deepened(inputs, pool, depth, state.matters)
         if is_kept(embedder) and _may_serve(state):
-            pool, state = _deepened(ground, pool, _STAGES)
+            pool, state = _deepened(inputs, pool, _STAGES)
     except SpendingError as error:
         stopped = str(error)
-    _prove_answers(ground, pool)
+    _prove_answers(inputs, pool)
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
 def _check(experiment: Experiment, embedder: Embedder, most: int) -> None:
     info = experiment.stores[TRANSLATED].store.info
-    is_judged = experiment.query_set.is_judged
-    least = 2 if is_judged else _FEWEST_UNJUDGED
+    if experiment.query_set.is_judged:
+        least = 2
+        reason = ""
+    else:
+        least = _FEWEST_UNJUDGED
+        reason = ", as nothing is judged"
     if most < least:
-        reason = "" if is_judged else ", as nothing is judged"
         raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
     if not info.has_texts and needs_texts(embedder):
         raise StoreError(
@@ -408,14 +444,14 @@ def _check(experiment: Experiment, embedder: Embedder, most: int) -> None:
         )
 
 
-def _ground(
+def _pool_inputs(
     experiment: Experiment,
     runs: Runs,
     costs: Costs,
     embedder: Embedder,
     most: int,
     announce: Callable[[PoolStep], None] | None,
-) -> _Ground:
+) -> _PoolInputs:
     translated = experiment.stores[TRANSLATED]
     ranked = rank_rows(translated.store, translated.queries, most, progress=experiment.progress)
     other_runs = [timed.run for name, timed in runs.by_store.items() if name != TRANSLATED]
@@ -424,43 +460,45 @@ def _ground(
     if experiment.ranks_words and runs.bm25 is not None:
         other_runs += [runs.bm25.run, fuse(experiment, runs.by_store[TRANSLATED], runs.bm25).run]
     is_true = np.flatnonzero(true_rows(translated.store))
-    return _Ground(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
+    return _PoolInputs(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
 
 
-def _nothing(ground: _Ground) -> Pool:
+def _empty_pool(inputs: _PoolInputs) -> Pool:
     """Return a pool without documents."""
     return Pool(
-        depths=np.zeros(len(ground.translated.queries), dtype=np.int64),
-        pooled=np.zeros(ground.count, dtype=bool),
-        sampled=np.zeros(ground.count, dtype=bool),
-        vector_row=np.full(ground.count, -1, dtype=np.int64),
-        vectors=np.empty((0, ground.translated.store.info.dim), dtype=np.float32),
+        depths=np.zeros(len(inputs.translated.queries), dtype=np.int64),
+        pooled=np.zeros(inputs.count, dtype=bool),
+        sampled=np.zeros(inputs.count, dtype=bool),
+        vector_row=np.full(inputs.count, -1, dtype=np.int64),
+        vectors=np.empty((0, inputs.translated.store.info.dim), dtype=np.float32),
     )
 
 
 def _deepened(
-    ground: _Ground, pool: Pool, depth: int, matters: NDArray[np.bool_] | None = None
+    inputs: _PoolInputs, pool: Pool, depth: int, matters: NDArray[np.bool_] | None = None
 ) -> tuple[Pool, GrownPool]:
     """Deepen a pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
     Fails where that costs more than is left of what may be spent.
     """
-    translated = ground.translated
-    other_depth = _others_depth(ground.experiment.query_set) if matters is None else depth // 2
-    matters = np.ones(len(pool.depths), dtype=bool) if matters is None else matters
-    depths = np.where(matters, min(depth, ground.count), pool.depths)
+    translated = inputs.translated
+    other_depth = depth // 2
+    if matters is None:
+        other_depth = _others_depth(inputs.experiment.query_set)
+        matters = np.ones(len(pool.depths), dtype=bool)
+    depths = np.where(matters, min(depth, inputs.count), pool.depths)
     pooled = pool.pooled.copy()
-    pooled[_documents_wanted(ground, depths, matters, other_depth, is_first=not pool.steps)] = True
+    pooled[_documents_wanted(inputs, depths, matters, other_depth, is_first=not pool.steps)] = True
     surroundings = None
     sampled = np.zeros_like(pooled)
     if not pooled.all():
         surroundings = look_around(
             translated.store,
             translated.queries,
-            ground.ranked,
+            inputs.ranked,
             ~pooled,
-            seed=ground.experiment.settings.seed,
-            progress=ground.experiment.progress,
+            seed=inputs.experiment.settings.seed,
+            progress=inputs.experiment.progress,
         )
         sampled[surroundings.rows] = True
         if (pooled | sampled).all():  # nothing is left outside
@@ -468,115 +506,123 @@ def _deepened(
             sampled = np.zeros_like(pooled)
             surroundings = None
     new = np.flatnonzero((pooled | sampled) & (pool.vector_row < 0))
-    step = _step(ground, depth, int(matters.sum()), new, sampled)
-    if ground.announce is not None:
-        ground.announce(step)
-    if not pool.steps and len(proof := _proof_rows(ground)):
-        pool = _with_vectors(ground, pool, proof)
-        _proven(ground, pool)  # before more is spent on another model
+    step = _step(inputs, depth, int(matters.sum()), new, sampled)
+    if inputs.announce is not None:
+        inputs.announce(step)
+    if not pool.steps and len(proof := _proof_rows(inputs)):
+        pool = _with_vectors(inputs, pool, proof)
+        # Before more is spent on what may be another model: the proof refuses it
+        _proven(inputs, pool)
         new = np.setdiff1d(new, proof)
-    pool = _with_vectors(ground, pool, new)
+    pool = _with_vectors(inputs, pool, new)
     pool = replace(pool, depths=depths, pooled=pooled, sampled=pool.sampled | sampled, steps=(*pool.steps, step))
-    return pool, _judged(ground, pool, surroundings)
+    return pool, _judged(inputs, pool, surroundings)
 
 
-def _step(ground: _Ground, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:
-    store = ground.translated.store
+def _step(inputs: _PoolInputs, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:
+    store = inputs.translated.store
     tokens = usd = None
     if store.info.has_texts:
-        cost = ground.costs.tally.cost(store.documents(new))
+        cost = inputs.costs.tally.cost(store.documents(new))
         tokens = cost.tokens
         usd = cost.usd
     return PoolStep(depth, n_queries, len(new), int(sampled[new].sum()), tokens, usd)
 
 
 def _documents_wanted(
-    ground: _Ground, depths: Rows, matters: NDArray[np.bool_], other_depth: int, *, is_first: bool
+    inputs: _PoolInputs, depths: Rows, matters: NDArray[np.bool_], other_depth: int, *, is_first: bool
 ) -> Rows:
     """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
 
     Other arms are asked for the queries that matter alone.
     """
-    query_set = ground.experiment.query_set
-    keys = ground.translated.keys
-    arm = ground.runs.by_store[TRANSLATED].run
-    documents = judged_documents(query_set) if is_first else set()
+    query_set = inputs.experiment.query_set
+    keys = inputs.translated.keys
+    arm = inputs.runs.by_store[TRANSLATED].run
+    documents: set[str] = set()
+    proof = np.empty(0, dtype=np.int64)
+    if is_first:
+        documents = judged_documents(query_set)
+        proof = _proof_rows(inputs)
     reranked: set[str] = set()
-    for candidates in ground.runs.candidates.values():
+    for candidates in inputs.runs.candidates.values():
         for first, depth in zip(candidates, depths.tolist(), strict=True):
             reranked.update(first[:depth])  # ranked alike, but for ties
     for query, query_id in enumerate(query_set.query_ids):
         if matters[query]:
-            documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in ground.other_runs))
-        if asks_index(ground.experiment, TRANSLATED):  # which may find others than are nearest
+            documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in inputs.other_runs))
+        if asks_index(inputs.experiment, TRANSLATED):  # which may find others than are nearest
             documents.update(arm.top(query_id, min(int(depths[query]), DEPTH)))
         if is_first and not query_set.is_judged:
             documents.update(arm.top(query_id, CUT))  # all chunks of them
-            documents.update(ground.runs.exact[TRANSLATED].run.top(query_id, CUT))
-    near = [ground.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
-    proof = _proof_rows(ground) if is_first else np.empty(0, dtype=np.int64)
+            documents.update(inputs.runs.exact[TRANSLATED].run.top(query_id, CUT))
+    near = [inputs.ranked.rows[query, :depth] for query, depth in enumerate(depths.tolist())]
     rows = (keys.documents.all_rows_of(documents), keys.ids.all_rows_of(reranked))
     return np.unique(np.concatenate([*rows, proof, *near]))
 
 
-def _proof_rows(ground: _Ground) -> Rows:
+def _proof_rows(inputs: _PoolInputs) -> Rows:
     """Return some rows with true vectors: they show that the store was translated for this model."""
-    return np.random.default_rng(ground.experiment.settings.seed).permutation(ground.true_rows)[:SPOT_CHECKS]
+    return np.random.default_rng(inputs.experiment.settings.seed).permutation(inputs.true_rows)[:SPOT_CHECKS]
 
 
-def _with_vectors(ground: _Ground, pool: Pool, rows: Rows) -> Pool:
+def _with_vectors(inputs: _PoolInputs, pool: Pool, rows: Rows) -> Pool:
     """Return the pool with the vectors of further rows, embedded now."""
     if not len(rows):
         return pool
-    embedder = with_choosers(ground.embedder, digests_of(ground.experiment.query_set.queries))
-    documents = list(known_documents(ground.translated.store, rows))
-    vectors = embedder.embed_documents(documents, progress=ground.experiment.progress)
+    embedder = with_choosers(inputs.embedder, digests_of(inputs.experiment.query_set.queries))
+    documents = list(known_documents(inputs.translated.store, rows))
+    vectors = embedder.embed_documents(documents, progress=inputs.experiment.progress)
     vector_row = pool.vector_row.copy()
     vector_row[rows] = len(pool.vectors) + np.arange(len(rows))
     return replace(pool, vector_row=vector_row, vectors=np.concatenate([pool.vectors, vectors]))
 
 
-def _prove_answers(ground: _Ground, pool: Pool) -> None:
+def _prove_answers(inputs: _PoolInputs, pool: Pool) -> None:
     """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
-    store = ground.translated.store
-    sample = np.random.default_rng(ground.experiment.settings.seed).permutation(pool.rows)[:ASKED_AGAIN]
+    store = inputs.translated.store
+    sample = np.random.default_rng(inputs.experiment.settings.seed).permutation(pool.rows)[:ASKED_AGAIN]
     claim = Claim(list(known_documents(store, sample)), pool.vectors_of(sample))
-    matches(claim, ground.embedder, past_cache=True).require(store.info.location)
+    matches(claim, inputs.embedder, past_cache=True).require(store.info.location)
 
 
-def _proven(ground: _Ground, pool: Pool) -> tuple[Searchable, ReferenceProof]:
+def _proven(inputs: _PoolInputs, pool: Pool) -> tuple[Searchable, ReferenceProof]:
     """Return the pool as the store that stands for the full re-embed, and how it was shown to do so."""
-    translated = ground.translated
+    translated = inputs.translated
     rows = pool.rows
     keys = translated.keys.some(rows)
     store = PoolStore(translated.store, translated.keys.ids.take(rows), rows, pool.vectors_of(rows))
     both: tuple[Keys, Keys] = (translated.keys, keys)
-    proof = prove_pool(translated.store, store, ground.embedder, both, seed=ground.experiment.settings.seed)
+    proof = prove_pool(translated.store, store, inputs.embedder, both, seed=inputs.experiment.settings.seed)
     return Searchable(store, keys, translated.queries, share=1.0), proof
 
 
-def _judged(ground: _Ground, pool: Pool, surroundings: Surroundings | None) -> GrownPool:
+def _judged(inputs: _PoolInputs, pool: Pool, surroundings: Surroundings | None) -> GrownPool:
     """Put the queries to the pool as it is now, and judge by it."""
-    reference, proof = _proven(ground, pool)
-    depth = None if surroundings is None else int(pool.depths.min())
-    stores = {**ground.experiment.stores, FULL: reference}
-    # A pool that came to be the whole store holds its ids
-    experiment = replace(ground.experiment, stores=stores, pool_depth=depth, same_ids=surroundings is None)
-    runs = with_reference(ground.runs, experiment)
+    reference, proof = _proven(inputs, pool)
+    is_whole = surroundings is None
+    depth = None
+    if not is_whole:
+        depth = int(pool.depths.min())
+    stores = {**inputs.experiment.stores, FULL: reference}
+    experiment = replace(inputs.experiment, stores=stores, pool_depth=depth, same_ids=is_whole)
+    runs = with_reference(inputs.runs, experiment)
     query_set = experiment.query_set
     outside = None
     floor = None
     losses = np.zeros(len(pool.depths))
     if surroundings is not None:
-        outside = _outside(ground, pool, surroundings, experiment, runs.full)
+        outside = _outside(inputs, pool, surroundings, experiment, runs.full)
         losses = outside.losses(runs.full, query_set)
         floor = outside.floor(runs.full, query_set, losses)
     evidence = Evidence(experiment, runs, rules_of(experiment, floor), proof, outside)
     arm = evidence.scores(runs.by_store[TRANSLATED].run)
     full = evidence.scores(runs.full)
-    stay = evidence.scores(runs.by_store[STAY].run) if query_set.is_judged and STAY in runs.by_store else None
+    stay = None
+    if query_set.is_judged and STAY in runs.by_store:
+        stay = evidence.scores(runs.by_store[STAY].run)
     verdict = evidence.rules.verdict(arm, full, stay)
-    return GrownPool(evidence, _summary(ground, pool), arm, full, verdict, losses > _MATTERS)
+    return GrownPool(evidence, _summary(inputs, pool), arm, full, verdict, losses > _MATTERS)
 
 
 def _may_serve(state: GrownPool) -> bool:
@@ -597,30 +643,36 @@ def _may_serve(state: GrownPool) -> bool:
     return not any(bounds.lower >= settings.margin for bounds in family.values())
 
 
-def _outside(ground: _Ground, pool: Pool, surroundings: Surroundings, experiment: Experiment, run: Rankings) -> Outside:
+def _outside(
+    inputs: _PoolInputs, pool: Pool, surroundings: Surroundings, experiment: Experiment, run: Rankings
+) -> Outside:
     """Return what lies outside, now that the sample of it is embedded; `experiment` has the pool, and `run` is its."""
     query_set = experiment.query_set
     settings = experiment.settings
-    translated = ground.translated
+    translated = inputs.translated
     metric = translated.store.info.metric
     extra = np.flatnonzero((pool.vector_row >= 0) & ~pool.pooled)
     near = as_compared(translated.store.info, translated.store.get(extra).vectors)
     unseen = surroundings.without(score_rows(translated.queries, near, metric))
-    errors = [_true_scores(ground, pool, drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
-    for band in reversed(range(len(errors) - 1)):  # one that the pool covers ends inside a bin of the next
-        errors[band] = errors[band] if len(errors[band]) else errors[band + 1]
+    errors = [_true_scores(inputs, pool, drawn.queries, drawn.rows) - drawn.scores for drawn in surroundings.drawn]
+    # A band that the pool covers ends inside a bin of the next one, whose errors stand for it
+    for band in reversed(range(len(errors) - 1)):
+        if not len(errors[band]):
+            errors[band] = errors[band + 1]
     position_of = {query_id: position for position, query_id in enumerate(query_set.query_ids)}
-    recent = [_recent(ground, pool, query) for query in range(len(pool.depths))]
-    temperature = None if query_set.is_judged else agreement_temperature(experiment, run)
+    recent = [_recent(inputs, pool, query) for query in range(len(pool.depths))]
+    temperature = None
+    if not query_set.is_judged:
+        temperature = agreement_temperature(experiment, run)
     bootstrap = Bootstrap(seed=settings.seed, resamples=settings.resamples)
     ratio, most = ratio_of_losses(run, recent, query_set, metric, temperature, bootstrap)
     tails = [ErrorTail.of(drawn) for drawn in errors]
     return Outside(unseen, tails, metric, position_of, ratio, most, temperature)
 
 
-def _true_scores(ground: _Ground, pool: Pool, queries: Rows, rows: Rows) -> NDArray[np.float64]:
+def _true_scores(inputs: _PoolInputs, pool: Pool, queries: Rows, rows: Rows) -> NDArray[np.float64]:
     """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
-    translated = ground.translated
+    translated = inputs.translated
     info = translated.store.info
     scores = np.empty(len(queries))
     ends = np.searchsorted(queries, np.arange(len(translated.queries) + 1))
@@ -631,44 +683,52 @@ def _true_scores(ground: _Ground, pool: Pool, queries: Rows, rows: Rows) -> NDAr
     return scores
 
 
-def _recent(ground: _Ground, pool: Pool, query: int) -> Lately:
+def _recent(inputs: _PoolInputs, pool: Pool, query: int) -> Lately:
     """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
 
     Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
     """
-    query_set = ground.experiment.query_set
-    documents = ground.translated.keys.documents
-    ranked = ground.ranked
+    query_set = inputs.experiment.query_set
+    documents = inputs.translated.keys.documents
+    ranked = inputs.ranked
     depth = int(pool.depths[query])
     query_id = query_set.query_ids[query]
     former = ranked.rows[query, : depth // 2]
     half = slice(depth // 2, depth)
     left_out = set(query_set.grades(query_id))
     if not query_set.is_judged:
-        left_out = set(ground.runs.by_store[TRANSLATED].run.top(query_id, CUT))
+        left_out = set(inputs.runs.by_store[TRANSLATED].run.top(query_id, CUT))
         if query_set.exclude_self:
             left_out.add(query_id)
     rows = ranked.rows[query, half]
     is_left = np.array([document not in left_out for document in documents.take(rows)], dtype=bool)
     rows = rows[is_left]
-    true = _true_scores(ground, pool, np.full(len(rows), query), rows)
+    true = _true_scores(inputs, pool, np.full(len(rows), query), rows)
     names = frozenset(documents.take(rows)).difference(documents.take(former))
     return Lately(ranked.scores[query, half][is_left], true, names)
 
 
-def _summary(ground: _Ground, pool: Pool) -> PoolSummary:
-    tokens = [step.tokens for step in pool.steps if step.tokens is not None]
-    full = ground.costs.of_share(1)
+def _summary(inputs: _PoolInputs, pool: Pool) -> PoolSummary:
+    counted = [step.tokens for step in pool.steps if step.tokens is not None]
+    tokens = None
+    usd = None
+    if counted:
+        tokens = sum(counted)
+        usd = usd_of(tokens, inputs.costs.tally.price)
+    full = inputs.costs.of_share(1)
+    full_tokens = None
+    if full.tokens is not None:
+        full_tokens = round(full.tokens)
     return PoolSummary(
         depth=int(pool.depths.max()),
         documents=len(pool.rows),
-        count=ground.count,
+        count=inputs.count,
         sampled=int((pool.sampled & ~pool.pooled).sum()),
-        tokens=sum(tokens) if tokens else None,
-        usd=usd_of(sum(tokens), ground.costs.tally.price) if tokens else None,
-        full_tokens=None if full.tokens is None else round(full.tokens),
+        tokens=tokens,
+        usd=usd,
+        full_tokens=full_tokens,
         full_usd=full.usd,
         steps=pool.steps,
-        provisional=not ground.experiment.query_set.is_judged,
-        true_outside=int((pool.vector_row[ground.true_rows] < 0).sum()),
+        provisional=not inputs.experiment.query_set.is_judged,
+        true_outside=int((pool.vector_row[inputs.true_rows] < 0).sum()),
     )

@@ -15,7 +15,7 @@ Against a reference that is unproven, or odd, no verdict is SAFE.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,6 +50,20 @@ from migrate.stores.file_store import as_files, index_is_verified
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, summarize_norms
 
 _SAME_SHARE: Final = 0.01
+"""Share of the rows, 0-1, above which vectors that equal translated ones are copies of these."""
+
+_COPIED: Final = 1 - 1e-6
+"""Cosine from which on a vector is a copy, and not only near: a good translation may be within `SAME` of the truth."""
+
+_MATCHED: Final = 10_000
+"""Rows that are compared at most, of those with true vectors and of the others each."""
+
+_LOST_SHARE: Final = 0.05
+"""Share of the most certain translations, 0-1, above which those with nothing in common are no accident."""
+
+_SPOILED_SHARE: Final = 0.1
+"""Share of the true vectors, 0-1, that a lossy index may have spoiled beyond recognition."""
+
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
 _MADE_ELSE: Final = "make a reference with `audit --reference build`, or `embed` with the target model"
 
@@ -98,47 +112,43 @@ class _Pairs:
         return ~self.true & (self.cosines >= least)
 
 
+def prove_target(translated: Store, embedder: Embedder, *, seed: int = 0) -> None:
+    """Make sure that a model gives the true vectors of a store, and those in the cache, past the cache.
+
+    What is known of the model may be older than the model behind its name. Nothing is asked of one that runs here.
+    """
+    claim = claim_of_store(translated, embedder, seed=seed)
+    matches(claim, embedder, past_cache=True).require(translated.info.location)
+
+
 def prove_reference(
     translated: Store,
     reference: Store,
     embedder: Embedder,
     keys: tuple[Keys, Keys],
     *,
-    source: Store | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> ReferenceProof:
     """Check a reference against everything that says what it should be; may embed 40 documents.
 
-    `keys` are those of the translated store and of the reference.
+    `keys` are those of the translated store and of the reference. That both are stores of their own, and that the
+    model is the target, is for `refuse_same_stores` and `check_target` to check before.
     """
-    check_target(translated, embedder)
-    for name, named in (("the audited store", translated), ("the source store", source)):
-        if named is not None and _is_same_place(reference, named):
-            raise StoreError(f"{reference.info.location} is {name} itself, not a full re-embed; {_MADE_ELSE}")
-    refuse_same_source(source, translated)
     _refuse_same_bytes(translated, reference)
-    trusted, origin = _by_manifest(translated, reference, embedder)
+    is_trusted, origin = _by_manifest(translated, reference, embedder)
     rows = _matching_rows(translated, reference, keys, seed)
     _check_norms(reference, rows, embedder)
-    n_true, agreeing = _check_true_rows(translated, reference, rows)
-    evidence, doubts = [origin, *agreeing], []
-    code = reference.info.details.get("factory")
-    tolerance = tolerance_of(reference.info)
-    if (tolerance.coded or tolerance.loose) and code != translated.info.details.get("factory"):
-        text = (
-            f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes "
-            "it a lower standard than a full re-embed in the translated store's own kind of index"
-        )
-        doubts.append(doubt(text, "reference"))
-    if not keys[0].has_ids_of(keys[1]):  # what a model reads of documents then differs too
-        text = "the documents of the reference are cut into other chunks than those of the translated store"
-        doubts.append(doubt(text, "reference"))
-    claim = claim_of_store(translated, embedder, seed=seed)
-    matches(claim, embedder, past_cache=True).require(translated.info.location)
-    if not (trusted and n_true):
+    n_true = _check_true_rows(translated, reference, rows)
+    evidence = [origin]
+    if n_true:
+        evidence.append(_agreement(n_true))
+    doubts = _doubts_of_form(translated, reference, keys)
+    # Whatever costs nothing is refused by now: a model behind an API is paid for each text
+    prove_target(translated, embedder, seed=seed)
+    if not is_trusted or not n_true:
         checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
-        if not checked:
+        if checked is None:
             doubts.append(_unproven(reference, rows))
         elif _vouches(translated, embedder) or _is_of_target(translated, reference):
             evidence.append(checked)
@@ -148,41 +158,71 @@ def prove_reference(
     return ReferenceProof(tuple(evidence), tuple(doubts))
 
 
+def _doubts_of_form(translated: Store, reference: Store, keys: tuple[Keys, Keys]) -> list[Finding]:
+    """Return doubts where the reference is kept in shorter codes, or in other chunks, than the translated store."""
+    doubts = []
+    code = reference.info.details.get("factory")
+    tolerance = tolerance_of(reference.info)
+    if (tolerance.coded or tolerance.loose) and code != translated.info.details.get("factory"):
+        text = (
+            f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes "
+            "it a lower standard than a full re-embed in the translated store's own kind of index"
+        )
+        doubts.append(doubt(text, "reference"))
+    translated_keys, reference_keys = keys
+    if not translated_keys.has_ids_of(reference_keys):  # what a model reads of documents then differs too
+        text = "the documents of the reference are cut into other chunks than those of the translated store"
+        doubts.append(doubt(text, "reference"))
+    return doubts
+
+
 def prove_pool(
     translated: Store, pool: Store, embedder: Embedder, keys: tuple[Keys, Keys], *, seed: int = 0
 ) -> ReferenceProof:
     """Check that a pool, which `embedder` has just embedded, is of the model that the store was translated for.
 
-    `keys` are those of the translated store and of the pool.
+    `keys` are those of the translated store and of the pool. That manifests name this model is for `check_target` to
+    check before.
     """
-    check_target(translated, embedder)
-    model, spec = target_of(translated), embedder.identity.spec
-    named = model is not None and model == embedder.identity  # of a file: by its hash
-    evidence = [f"embedded now by {spec}" + (", which the store was translated for" if named else "")]
+    spec = embedder.identity.spec
+    is_named = target_of(translated) == embedder.identity  # a file is named by its hash
+    evidence = [f"embedded now by {spec}"]
+    if is_named:
+        evidence = [f"embedded now by {spec}, which the store was translated for"]
     rows = _matching_rows(translated, pool, keys, seed)
     _check_norms(pool, rows, embedder)
     remedy = "name the model that the store was translated for: --target"
-    n_true, agreeing = _check_true_rows(translated, pool, rows, remedy=remedy)
+    n_true = _check_true_rows(translated, pool, rows, remedy=remedy)
+    if n_true:
+        evidence.append(_agreement(n_true))
     doubts: list[Finding] = []
     if not _vouches(translated, embedder):
         doubts += _only_a_file(translated, embedder, n_true, pool.info.count)
-    elif not n_true and not named:
+    elif not n_true and not is_named:
         text = (
             f"nothing shows that {spec} is the model that the store was translated for, as it holds no true vectors "
             "and no manifest names its model"
         )
         doubts.append(doubt(text, "reference"))
-    if not named and rows is not None and is_file(embedder.identity) and not rows.true.all():
-        copied = rows.equal(SAME).sum() / (~rows.true).sum()
-        if copied > _SAME_SHARE:
-            text = (
-                f"{percent(copied, 0)} of the vectors of {spec} that the pool needs are those of the translated store, "
-                "whose true ones they should be: is the file an export of that store?"
-            )
-            doubts.append(doubt(text, "target"))
+    if not is_named and is_file(embedder.identity):
+        doubts += _exported(rows, spec)
     if not n_true:
         doubts += _lost(rows)
-    return ReferenceProof((*evidence, *agreeing), tuple(doubts))
+    return ReferenceProof(tuple(evidence), tuple(doubts))
+
+
+def _exported(rows: _Pairs | None, spec: str) -> list[Finding]:
+    """Return a doubt where a file of true vectors has the very ones of the translated store."""
+    if rows is None or rows.true.all():
+        return []
+    copied = rows.equal(SAME).sum() / (~rows.true).sum()
+    if copied <= _SAME_SHARE:
+        return []
+    text = (
+        f"{percent(copied, 0)} of the vectors of {spec} that the pool needs are those of the translated store, "
+        "whose true ones they should be: is the file an export of that store?"
+    )
+    return [doubt(text, "target")]
 
 
 def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: Progress = no_progress) -> None:
@@ -191,17 +231,18 @@ def check_source(source: Store, embedder: Embedder, *, seed: int = 0, progress: 
     A manifest that names this very model is believed; otherwise 32 documents are embedded again, where they can be.
     """
     manifest = source.info.manifest
-    if manifest is None or manifest.model != embedder.identity:
-        order, remedy = _random_order(source, seed), "name the model that it was built with: --source-model"
-        _spot_check(source, embedder, order, progress, remedy=remedy)
+    if manifest is not None and manifest.model == embedder.identity:
+        return
+    order = _random_order(source, seed)
+    _spot_check(source, embedder, order, progress, remedy="name the model that it was built with: --source-model")
 
 
 def check_target(translated: Store, embedder: Embedder) -> None:
     """Make sure that a store was translated for the model that is to answer it, as far as its manifest says."""
-    manifest, model = translated.info.manifest, target_of(translated)
-    if manifest is None or model is None or is_file(model) or is_file(embedder.identity):
+    manifest = translated.info.manifest
+    if manifest is None or manifest.model is None or is_file(manifest.model) or is_file(embedder.identity):
         return
-    finding = manifest_finding(replace(manifest, model=model), embedder.identity)
+    finding = manifest_finding(manifest, embedder.identity)
     if not finding.ok:
         raise StoreError(
             f"{translated.info.location} was not translated for {embedder.identity.spec} as it is used here: "
@@ -211,7 +252,10 @@ def check_target(translated: Store, embedder: Embedder) -> None:
 
 def target_of(store: Store) -> ModelIdentity | None:
     """Return the model whose space a store is in, as its manifest says."""
-    return store.info.manifest.model if store.info.manifest else None
+    manifest = store.info.manifest
+    if manifest is None:
+        return None
+    return manifest.model
 
 
 def spot_documents(reference: Store, *, seed: int = 0) -> list[Document]:
@@ -223,8 +267,12 @@ def _random_order(store: Store, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(store.info.count).astype(np.int64)
 
 
-def refuse_same_source(source: Store | None, translated: Store) -> None:
-    """Make sure that the store before the migration is not the one after it."""
+def refuse_same_stores(translated: Store, reference: Store | None, source: Store | None = None) -> None:
+    """Make sure that the stores of an audit, those that are there, are different ones."""
+    if reference is not None:
+        for name, store in (("the audited store", translated), ("the source store", source)):
+            if store is not None and _is_same_place(reference, store):
+                raise StoreError(f"{reference.info.location} is {name} itself, not a full re-embed; {_MADE_ELSE}")
     if source is not None and _is_same_place(source, translated):
         raise StoreError(
             f"{source.info.location} is the audited store itself, not the one from before the migration; name the old "
@@ -235,7 +283,8 @@ def refuse_same_source(source: Store | None, translated: Store) -> None:
 def _is_same_place(store: Store, counterpart: Store) -> bool:
     if store.is_beside(counterpart):
         return False
-    first, second = as_files(store), as_files(counterpart)
+    first = as_files(store)
+    second = as_files(counterpart)
     if first is None or second is None:
         return store.info.location == counterpart.info.location
     return first.index_path.samefile(second.index_path)
@@ -243,9 +292,14 @@ def _is_same_place(store: Store, counterpart: Store) -> bool:
 
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     """Refuse a copy of the reference, which is no translation, however well it scores."""
-    manifests = [store.info.manifest for store in (translated, reference)]
-    hashes = [manifest.store.index_sha256 if manifest else None for manifest in manifests]
-    if hashes[0] is not None and hashes[0] == hashes[1] and _made_by(translated) in (*_MADE_RIGHT, None):
+    translated_manifest = translated.info.manifest
+    reference_manifest = reference.info.manifest
+    if translated_manifest is None or reference_manifest is None:
+        return
+    digest = translated_manifest.store.index_sha256
+    is_same = digest is not None and digest == reference_manifest.store.index_sha256
+    # What `translate` or `backfill` has written may come to the same bytes, where all vectors are true ones
+    if is_same and _made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
             f"{translated.info.location} has the same vectors as the reference {reference.info.location}, and is no "
             "translation; audit what `translate` has written"
@@ -253,16 +307,21 @@ def _refuse_same_bytes(translated: Store, reference: Store) -> None:
 
 
 def _made_by(store: Store) -> str | None:
-    return store.info.manifest.store.made_by if store.info.manifest else None
+    manifest = store.info.manifest
+    if manifest is None:
+        return None
+    return manifest.store.made_by
 
 
 def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tuple[bool, str]:
     """Return whether the manifest shows that the reference was embedded with this model, and the evidence in words."""
-    manifest, location = reference.info.manifest, reference.info.location
+    manifest = reference.info.manifest
+    location = reference.info.location
     if manifest is None:
         return False, "it has no manifest that says how it was made"
-    n_true, maker = manifest.counts.get("true vectors", 0), _made_by(reference)
-    if (maker == "translate" or manifest.source_model is not None) and n_true < reference.info.count:
+    maker = manifest.store.made_by
+    is_translated = maker == "translate" or manifest.source_model is not None
+    if is_translated and manifest.counts.get("true vectors", 0) < reference.info.count:
         raise StoreError(f"{location} is a translated store, not a full re-embed; {_MADE_ELSE}")
     if manifest.model is None:
         return False, "its manifest names no model"
@@ -311,7 +370,9 @@ def _only_a_file(translated: Store, embedder: Embedder, n_true: int, count: int)
     if n_true == count:
         return []
     spec = embedder.identity.spec
-    agreeing = f"{n_true:,} of {count:,} vectors agree" if n_true else "no vector agrees"
+    agreeing = "no vector agrees"
+    if n_true:
+        agreeing = f"{n_true:,} of {count:,} vectors agree"
     unknown = (
         f"{agreeing} with what the store has of true ones: nothing shows what the others are, as a file cannot embed a "
         "text again"
@@ -332,40 +393,54 @@ def _only_a_file(translated: Store, embedder: Embedder, n_true: int, count: int)
 def _matching_rows(translated: Store, reference: Store, keys: tuple[Keys, Keys], seed: int) -> _Pairs | None:
     """Return up to 10,000 true rows and as many others; None where the stores have no ids in common."""
     translated_ids, reference_ids = (store_keys.ids for store_keys in keys)
+    # Of two rows of one id nobody knows which is which
     if not (translated_ids.is_unique and reference_ids.is_unique):
-        return None  # two rows of one id: nobody knows which is which
+        return None
     reference_rows = translated_ids.matches(reference_ids)
     values = stored_confidence(translated)
-    is_true = np.zeros(translated.info.count, dtype=bool) if values is None else values == 1
+    is_true = np.zeros(translated.info.count, dtype=bool)
+    if values is not None:
+        is_true = values == 1
     shared = reference_rows >= 0
     rng = np.random.default_rng(seed)
-    drawn = [rng.permutation(np.flatnonzero(shared & group))[:10_000] for group in (is_true, ~is_true)]
+    drawn = [rng.permutation(np.flatnonzero(shared & group))[:_MATCHED] for group in (is_true, ~is_true)]
     rows = np.sort(np.concatenate(drawn))
     if not len(rows):
         return None
     batch = translated.get(rows)
-    ids, vectors = list(batch.ids), batch.vectors.copy()
+    ids = list(batch.ids)
+    vectors = batch.vectors.copy()
     matched_rows = reference_rows[rows]
     true_vectors = reference.get(matched_rows).vectors
     check_vectors(ids, vectors, source=translated.info.location)
     check_vectors(ids, true_vectors, source=reference.info.location)
-    if translated.info.has_texts and reference.info.has_texts:  # equal ids must mean equal texts
-        pairs = zip(translated.documents(rows), reference.documents(matched_rows), strict=True)
-        different = [ours.id for ours, theirs in pairs if ours.text != theirs.text]
-        if different:
-            raise StoreError(
-                f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
-                f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
-            )
+    if translated.info.has_texts and reference.info.has_texts:
+        _refuse_other_texts(translated, rows, reference, matched_rows)
+    expected = None
+    if values is not None:
+        expected = values[rows]
     return _Pairs(
         ids=ids,
         rows=matched_rows,
         translated=vectors,
         reference=true_vectors,
         true=is_true[rows],
-        expected=None if values is None else values[rows],
+        expected=expected,
         cosines=pairwise(vectors, true_vectors),
     )
+
+
+def _refuse_other_texts(
+    translated: Store, rows: NDArray[np.int64], reference: Store, matched_rows: NDArray[np.int64]
+) -> None:
+    """Make sure that equal ids mean equal texts: the vectors of other texts would speak against any model."""
+    pairs = zip(translated.documents(rows), reference.documents(matched_rows), strict=True)
+    different = [document.id for document, counterpart in pairs if document.text != counterpart.text]
+    if different:
+        raise StoreError(
+            f"{reference.info.location} has other texts than {translated.info.location} under the same ids "
+            f"({len(different):,} of {len(rows):,} that were compared, such as {different[0]!r}); {_MADE_ELSE}"
+        )
 
 
 def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> None:
@@ -379,27 +454,32 @@ def _check_norms(reference: Store, rows: _Pairs | None, embedder: Embedder) -> N
         )
 
 
-def _check_true_rows(
-    translated: Store, reference: Store, rows: _Pairs | None, *, remedy: str = _MADE_ELSE
-) -> tuple[int, list[str]]:
-    """Return how many true vectors the reference shares, also in words; it must have all of the translated store."""
+def _check_true_rows(translated: Store, reference: Store, rows: _Pairs | None, *, remedy: str = _MADE_ELSE) -> int:
+    """Return how many true vectors of the translated store the reference shares; it must have all of them."""
     if rows is None or not rows.true.any():
-        return 0, []
-    cosines, true = rows.cosines, rows.true
+        return 0
+    cosines = rows.cosines
+    true = rows.true
+    n_true = int(true.sum())
     if translated.info.exact and reference.info.exact:
         wrong = true & ~agree(rows.translated, rows.reference, tolerance_of(reference.info))
-        enough = not wrong.any()
-    else:  # what two lossy indexes have kept of one vector may be far apart, but not as far as two documents are
+        is_enough = not wrong.any()
+    else:
+        # What two lossy indexes have kept of one vector may be far apart, but not as far as two documents are
         wrong = true & (cosines <= rows.chance())
-        enough = wrong.sum() <= 0.1 * true.sum()
-    if not enough:
+        is_enough = bool(wrong.sum() <= _SPOILED_SHARE * n_true)
+    if not is_enough:
         worst = int(np.argmin(np.where(true, cosines, np.inf)))
         raise StoreError(
-            f"{reference.info.location} differs from {int(wrong.sum()):,} of {int(true.sum()):,} true vectors of "
+            f"{reference.info.location} differs from {int(wrong.sum()):,} of {n_true:,} true vectors of "
             f"{translated.info.location}, such as {rows.ids[worst]!r} (cosine {cosines[worst]:.3f}): not embedded by "
             f"the same model; {remedy}"
         )
-    return int(true.sum()), [f"{int(true.sum()):,} true vectors of the translated store agree with it"]
+    return n_true
+
+
+def _agreement(n_true: int) -> str:
+    return f"{n_true:,} true vectors of the translated store agree with it"
 
 
 def _spot_check(
@@ -410,12 +490,15 @@ def _spot_check(
         return None
     claim = claim_of_rows(store, order, SPOT_CHECKS)
     try:
+        # No query has chosen these documents, so none is kept from judging by them
         match = matches(claim, with_choosers(embedder, ()), SPOT_CHECKS, progress=progress)
     except InputError:  # a file of vectors that has others
         return None
     if not match.count:
         return None
-    location, stored_dim, dim = store.info.location, store.info.dim, match.vectors.shape[1]
+    location = store.info.location
+    stored_dim = store.info.dim
+    dim = match.vectors.shape[1]
     if dim != stored_dim:
         raise StoreError(f"{location} has vectors of dimension {stored_dim}, and {match.model} gives {dim}; {remedy}")
     if not match.is_right:
@@ -433,18 +516,20 @@ def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.
     if rows is None:
         return order
     suspicious = rows.rows[rows.equal(SAME)][: SPOT_CHECKS // 2]
-    late = np.concatenate([suspicious, rows.rows[rows.true]])
-    return np.concatenate([suspicious, order[~np.isin(order, late)], rows.rows[rows.true]])
+    true = rows.rows[rows.true]  # which have been compared already
+    between = order[~np.isin(order, np.concatenate([suspicious, true]))]
+    return np.concatenate([suspicious, between, true])
 
 
 def _unproven(reference: Store, rows: _Pairs | None) -> Finding:
     """Return that the reference is unproven; it is refused if it holds translated vectors."""
-    equal = 0 if rows is None else int(rows.equal(1 - 1e-6).sum())
-    if rows is not None and equal > _SAME_SHARE * (~rows.true).sum():
-        raise StoreError(
-            f"{reference.info.location} has {equal:,} rows equal to translated ones, so it is not a full re-embed; "
-            f"{_MADE_ELSE}"
-        )
+    if rows is not None:
+        n_equal = int(rows.equal(_COPIED).sum())
+        if n_equal > _SAME_SHARE * (~rows.true).sum():
+            raise StoreError(
+                f"{reference.info.location} has {n_equal:,} rows equal to translated ones, so it is not a full "
+                f"re-embed; {_MADE_ELSE}"
+            )
     text = (
         "nothing proves the reference, as no document can be embedded again to compare; `stamp` cannot help, "
         "`audit --reference build` can"
@@ -457,9 +542,12 @@ def _lost(rows: _Pairs | None) -> list[Finding]:
     if rows is None or rows.expected is None:
         return []
     chance = rows.chance()
-    certain = ~rows.true & (rows.expected > (1 + chance) / 2)
-    share = float((rows.cosines[certain] <= chance).mean()) if certain.sum() > SPOT_CHECKS else 0.0
-    if share <= 0.05:
+    halfway = (1 + chance) / 2
+    certain = ~rows.true & (rows.expected > halfway)
+    if certain.sum() <= SPOT_CHECKS:  # too few to speak of a share
+        return []
+    share = float((rows.cosines[certain] <= chance).mean())
+    if share <= _LOST_SHARE:
         return []
     text = (
         f"{percent(share, 0)} of the most certain translations have nothing in common with the reference, as if it was "

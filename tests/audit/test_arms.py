@@ -11,7 +11,7 @@ from migrate.audit.arms import ARMS, Arm, Skipped
 from migrate.audit.bounds import Outcome
 from migrate.audit.document import report_of
 from migrate.audit.recommendation import recommend
-from migrate.audit.results import FULL
+from migrate.audit.results import FULL, TRANSLATED
 from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.terminal import report_text
@@ -42,6 +42,11 @@ def oracle(_experiment, runs):
         lambda: runs.by_store[FULL],
         is_alternative=True,
     )
+
+
+def control(_experiment, runs):
+    """An arm to be compared with, which could not serve."""
+    yield Arm("control", "the same again", lambda: runs.by_store[TRANSLATED])
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +107,20 @@ def test_the_audit_knows_which_plans_there_are(stores, monkeypatch):
 
 
 @pytest.mark.parametrize("reference", ["pool", "build"])
-def test_a_mistyped_plan_of_an_arm_of_ones_own_is_refused_before_anything_is_embedded(stores, monkeypatch, reference):
-    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle])
+@pytest.mark.parametrize(
+    ("plan", "event"),
+    [
+        ("orcale", r"there is no plan 'orcale'; did you mean oracle\?"),
+        ("control", "'control' is not an arm of this audit; name one of translated, oracle"),
+    ],
+)
+def test_what_is_no_plan_among_arms_of_ones_own_is_refused_before_anything_is_embedded(
+    stores, monkeypatch, reference, plan, event
+):
+    monkeypatch.setattr(arms_module, "ARMS", [*ARMS, oracle, control])
     model = Topics()
-    with pytest.raises(UsageError, match=r"there is no plan 'orcale'; did you mean oracle\?"):
-        audit(stores[0], {"reference": reference}, embedder=model, plan="orcale")
+    with pytest.raises(UsageError, match=event):
+        audit(stores[0], {"reference": reference}, embedder=model, plan=plan)
     assert not model.asked
 
 

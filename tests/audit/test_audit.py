@@ -206,12 +206,12 @@ def test_chunks_are_judged_as_the_documents_they_were_cut_from(reference, tmp_pa
 
 @pytest.mark.parametrize("which", ["translated", "source"])
 @pytest.mark.parametrize("change", ["fewer", "more", "other"])
-def test_other_documents_are_refused(which, change, reference, tmp_path):
+def test_other_documents_are_refused(which, change, reference, perfect, tmp_path):
     strange = Document("strange", "t0 n0")
     documents = {"fewer": DOCUMENTS[:-1], "more": [*DOCUMENTS, strange], "other": [*DOCUMENTS[:-1], strange]}[change]
     embedder = TARGET if which == "translated" else SOURCE
     other = make_store(tmp_path / "other", embedder, documents)
-    stores = {"translated": reference, "source": None, which: other}
+    stores = {"translated": perfect, "source": None, which: other}
     words = r"and .*reference hold different documents: only one of them has [12], "
     with pytest.raises(StoreError, match=words) as caught:
         audit(stores["translated"], reference, source=stores["source"], source_model=SOURCE)
@@ -219,12 +219,12 @@ def test_other_documents_are_refused(which, change, reference, tmp_path):
     assert str(other.info.location) in str(caught.value)
 
 
-def test_a_store_of_another_dimension_is_refused(reference, source, perfect):
+def test_a_store_of_another_dimension_is_refused(reference, source, perfect, tmp_path):
     for translated, standard in ((source, reference), (reference, source)):
         with pytest.raises(VectorError, match=r"its vectors have dimension 6, those of topics-0 8"):
             audit(translated, standard)
     with pytest.raises(VectorError, match=r"its vectors have dimension 8, those of topics-1 6"):
-        audit(perfect, reference, source=reference, source_model=SOURCE)
+        audit(perfect, reference, source=make_store(tmp_path / "eight"), source_model=SOURCE)
 
 
 @pytest.mark.parametrize("value", [0, np.nan])

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from migrate.audit.keys import id_keys
-from migrate.audit.reference import prove_reference, spot_documents
+from migrate.audit.reference import check_target, prove_reference, refuse_same_stores, spot_documents
 from migrate.audit.verdict import sentences
 from migrate.cost.spending import PlannedModel
 from migrate.lab.labels.judge import audit_downstream, check_dimensions
@@ -48,6 +48,8 @@ class JudgeLabels(PaidStep["DownstreamAudit"]):
         """Let the reference prove itself; then train and judge."""
         store, reference = self.translated, self.full
         check_dimensions(store, reference)
+        check_target(store, self.embedder)
+        refuse_same_stores(store, reference)
         keys = id_keys(store), id_keys(reference)
         proof = prove_reference(store, reference, self.embedder, keys, seed=self.seed, progress=self.progress)
         return audit_downstream(
