@@ -19,7 +19,6 @@ from migrate.errors import SpendingError, UsageError
 from migrate.lab.embed.step import Embed
 from migrate.pipeline import Run
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import JobStep
 from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync
@@ -98,11 +97,6 @@ def counted(texts, load):
     return count_texts([Document(str(n), text) for n, text in enumerate(texts)], load(None).profile).tokens_read
 
 
-def opened(step):
-    """A step whose stores and models are open."""
-    return step.open() if isinstance(step, JobStep) else step
-
-
 def run_under(cap_usd, plan):
     """Run what is open under a cap that its estimate may be beyond."""
     plan.cap.cap_usd = cap_usd
@@ -112,7 +106,7 @@ def run_under(cap_usd, plan):
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["fit", "embed", "re-embed", "translate", "audit", "sync", "migration"])
 def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan_step, server, load, but_again):
-    first = opened(plan_step[step]())
+    first = plan_step[step]().open()
     but_again(server.billed)
     server.billed.clear()
     estimate = first.estimate()
@@ -122,7 +116,7 @@ def test_a_plan_stops_at_its_cap_and_the_next_one_counts_what_is_left(step, plan
         run_under(cap_usd, first)
     assert 0 < sum(len(text.split()) for text in server.billed) * 0.02 / 1e6 <= cap_usd
     paid = but_again(server.billed)
-    second = opened(plan_step[step]())
+    second = plan_step[step]().open()
     but_again(server.billed)
     server.billed.clear()
     left = second.estimate()
@@ -198,7 +192,7 @@ def test_a_free_model_needs_no_cap(store, tmp_path):
 def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
     migrate.reembed(store, load(), tmp_path / "reference")
     server.billed.clear()
-    again = opened(Reembed(store, load(None), tmp_path / "reference"))
+    again = Reembed(store, load(None), tmp_path / "reference").open()
     assert again.estimate().tokens == 0 and run_under(0, again).count == store.info.count
     assert server.billed == []
 

@@ -141,7 +141,7 @@ def _choose(
         named = {target: load_model(model, target, seed=request.seed) for target in targets}
         job = choose_job(step, opened, named, _source_model(opened, judging.source_model, model))
         reads = [store, step.queries_location]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=job, as_json=as_json)
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, job=job, as_json=as_json)
         if all(planned.embedder.profile.is_paid is False for planned in job.models):
             advise("to embed: the targets cost no money")
         paid.agree_on(job.models, progress=progress)

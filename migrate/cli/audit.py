@@ -71,7 +71,7 @@ def command(
         inputs = _warned(request, job.inputs)
         locations = _locations_of(request, inputs, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, step=job, as_json=as_json)
+        stop_if_dry(dry_run, reads=reads, writes=outputs.report, job=job, as_json=as_json)
         deal = _agreed(job, locations, paid, str(request.store))
         result = run_audit(inputs)
     rate = None if deal is None else deal.documents_per_s

@@ -15,7 +15,7 @@ from migrate.cost.spending import estimate_of
 if TYPE_CHECKING:
     from migrate.cli.options import ModelOptions
     from migrate.cost.spending import PlannedModel
-    from migrate.steps.base import Job, PaidStep
+    from migrate.steps.base import Job
 
 
 def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
@@ -29,21 +29,21 @@ def stop_if_dry(
     *,
     reads: Sequence[object],
     writes: Sequence[object],
-    step: PaidStep[Any] | Job[Any] | None = None,
+    job: Job[Any] | None = None,
     models: Sequence[PlannedModel] = (),
     embeds: Sequence[str] = (),
     as_json: bool,
 ) -> None:
     """Print what the command that is running would do, and end it with 0, where `--dry-run` asks for that.
 
-    What it would pay for is that of `step`, or of `models`; `embeds` are further lines.
+    What it would pay for is that of `job`, or of `models`; `embeds` are further lines.
     """
     if not dry_run:
         return
-    models = models if step is None else step.models
-    estimate = estimate_of(models) if step is None else step.estimate()
+    models = models if job is None else job.models
+    estimate = estimate_of(models) if job is None else job.estimate()
     sentences = [model.sentence for model in estimate.models]
-    sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if step is None else step.max_cost)]
+    sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if job is None else job.max_cost)]
     sentences = [*embeds, *sentences] or ["to embed: nothing"]
     paths = {"reads": _names(reads), "writes": _names(writes)}
     if as_json:

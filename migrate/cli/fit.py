@@ -76,7 +76,7 @@ def command(
             stop_if_dry(dry_run, reads=[store, output], writes=[], as_json=as_json)
         else:
             _announce(job, store, target, paid)
-            stop_if_dry(dry_run, reads=[store, log], writes=[output], step=job, as_json=as_json)
+            stop_if_dry(dry_run, reads=[store, log], writes=[output], job=job, as_json=as_json)
             paid.agree(job, progress=progress)
             stop_if_same("fit", opened, inputs.embedder, paid=paid, as_json=as_json)
         fitted = finished or _fit(job, output, paid, force=force)

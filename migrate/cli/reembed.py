@@ -53,7 +53,7 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
         stop_if_same("reembed", opened, loaded, as_json=as_json)
         job = reembed_job(request, opened, loaded)
         warn_of_store(opened, job.embedder, seed=request.seed)
-        stop_if_dry(dry_run, reads=[store], writes=[output], step=job, as_json=as_json)
+        stop_if_dry(dry_run, reads=[store], writes=[output], job=job, as_json=as_json)
         paid.agree(job, progress=progress)
         stop_if_same("reembed", opened, job.embedder, paid=paid, as_json=as_json)
         done = job.execute()

@@ -134,7 +134,7 @@ def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run
         deal = paid.weigh(job, opened, "fit and audit", arguments, seed=request.seed)
         rate = None if deal is None else deal.documents_per_s
     reads, writes = [store, request.queries_location], [request.folder, *outputs.report]
-    stop_if_dry(dry_run, reads=reads, writes=writes, step=job, as_json=as_json)
+    stop_if_dry(dry_run, reads=reads, writes=writes, job=job, as_json=as_json)
     paid.agree(job, progress=request.progress)
     stop_if_same("run", opened, inputs.embedder, paid=paid, as_json=as_json)
     return job.execute(rate)
@@ -147,7 +147,7 @@ def _embed_all(job: ReembedJob, outputs: Outputs, paid: Spending, request: Run, 
         advise(f"{', '.join(map(str, outputs.report))}: not written, as there is no audit to report")
     advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {work.why_full(store)}")
     reads = [str(request.store), request.queries_location]
-    stop_if_dry(dry_run, reads=reads, writes=[output], step=job, as_json=as_json)
+    stop_if_dry(dry_run, reads=reads, writes=[output], job=job, as_json=as_json)
     paid.agree(job, progress=request.progress)
     stop_if_same("run", store, job.embedder, paid=paid, as_json=as_json)
     done = job.execute()

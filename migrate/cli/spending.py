@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from migrate.cost.meter import MeteredEmbedder
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.profile import Profile
-    from migrate.steps.base import Job, PaidStep
+    from migrate.steps.base import Job
     from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
     from migrate.vectors import Progress
@@ -55,7 +55,7 @@ class Spending:
 
     def weigh(
         self,
-        plan: PaidStep[Any] | Job[Any],
+        plan: Job[Any],
         store: Store,
         subject: str,
         arguments: Sequence[str],
@@ -75,7 +75,7 @@ class Spending:
                 advise(f"  {PROGRAM} {command_line(['reembed', *arguments])}")
         return deal
 
-    def agree(self, plan: PaidStep[Any] | Job[Any], *, progress: Progress) -> None:
+    def agree(self, plan: Job[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question."""
         if all(model.meter is None for model in plan.models if model.role == TARGET):
             advise("to embed: the target model costs no money")

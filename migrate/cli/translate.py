@@ -122,7 +122,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
             job.check_source()
         written = request.output if request.into is None else output.display_name
         reads = [store, stitch, text_of(request.query_log)]
-        stop_if_dry(dry_run, reads=reads, writes=[written, refitted], step=job, as_json=as_json)
+        stop_if_dry(dry_run, reads=reads, writes=[written, refitted], job=job, as_json=as_json)
         # the target's texts are not chosen yet
         paid.agree_on([planned for planned in job.models if planned.role == VIEW], progress=progress)
         caution = None if request.into is None else output.caution(fitted.dim)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, draw_sample, embed_all_pairs, random_order
 from migrate.selection.choosers import choosers_of_source
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import PaidStep
+from migrate.steps.base import Job
 from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
 from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.fitted import DOCUMENT, TrueVectors
@@ -37,44 +37,42 @@ if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
     from migrate.selection import Sample
     from migrate.stitch.fitted import FittedStitch
-    from migrate.vectors import Document, Progress
+    from migrate.vectors import Document
 
 _FLOOR = 4
 """A collection has at least a fourth of an even share of the sample, as far as it holds so many documents."""
 
 
-@dataclass(frozen=True, eq=False)
-class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
     """One stitch on a sample of all collections, which are open; the result has it for each, by name.
 
-    `embedder` is the target model, which spends under the cap; `specs` are the stitches to choose among, and `samples`
-    the documents of each collection that are embedded.
+    Attributes
+    ----------
+    embedder
+        The target model, which spends under the cap.
+    specs
+        The stitches to choose among.
+    samples
+        The documents of each collection that are embedded.
     """
 
+    options: CollectionsOptions
     collections: Collections
     embedder: Embedder
     specs: tuple[str, ...]
     samples: Mapping[str, Sample]
-    seed: int
-
-    @cached_property
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The target, for the samples of all collections."""
-        return (PlannedModel(self.embedder, self.cap, documents=self._documents, again=ASKED_AGAIN),)
-
-    def _documents(self) -> Iterator[Document]:
-        for sample in self.samples.values():
-            yield from sample.documents
 
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
+        options = self.options
         members = self.collections.members
         for member in members:  # before anything is paid for
             for batch in member.store.scan():
                 check_vectors(batch.ids, batch.vectors, source=member.location)
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
         samples = [(member.store, self.samples[member.name]) for member in members]
-        embedded = embed_all_pairs(samples, self.embedder, source=self.collections.pattern, progress=self.progress)
+        embedded = embed_all_pairs(samples, self.embedder, source=self.collections.pattern, progress=options.progress)
         pairs = {member.name: own_pairs for member, own_pairs in zip(members, embedded, strict=True)}
         fitted = self._fit(pairs)
         return {
@@ -98,12 +96,12 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             self.specs,
             manifest=self._manifest(self.collections.members[0], pairs),
             state=dict(state_of(self.embedder)),
-            seed=self.seed,
-            texts=[document.text for document in self._documents()],
+            seed=self.options.seed,
+            texts=[document.text for document in _documents_of(self.samples)],
             reader=self._reader(),
-            progress=self.progress,
+            progress=self.options.progress,
         )
-        mixture = find_mixture(together.source, together.target, seed=self.seed)
+        mixture = find_mixture(together.source, together.target, seed=self.options.seed)
         return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
 
     def _reader(self) -> TextReader | None:
@@ -115,9 +113,9 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         texts = [
             document.text
             for member, size in zip(members, sizes, strict=True)
-            for document in islice(member.store.documents(random_order(member.store, self.seed)[:size]), size)
+            for document in islice(member.store.documents(random_order(member.store, self.options.seed)[:size]), size)
         ]
-        return TextReader.fit(texts, token_table_of(self.embedder), models={}, seed=self.seed)
+        return TextReader.fit(texts, token_table_of(self.embedder), models={}, seed=self.options.seed)
 
     def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
         store = member.store
@@ -127,7 +125,7 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
             kind="stitch",
             model=self.embedder.identity,
             source_model=recorded,
-            seed=self.seed,
+            seed=self.options.seed,
             counts={"pairs": sum(map(len, pairs.values())), "documents": store.info.count},
             details=StitchFacts(
                 fingerprint=store.snapshot().fingerprint,
@@ -139,34 +137,37 @@ class FitCollections(PaidStep[dict[str, "FittedStitch"]]):
         )
 
 
-def open_fit(
-    request: CollectionsOptions, collections: Collections, target: Embedder, *, progress: Progress
-) -> FitCollections:
+def open_fit(options: CollectionsOptions, collections: Collections, target: Embedder) -> CollectionsFitJob:
     """Draw the documents to embed: all of a small collection, and of the others some of each.
 
     Raises UsageError, InputError: a collection lacks what the model or a stitch reads.
     """
-    specs = (request.kind,) if isinstance(request.kind, str) else tuple(request.kind)
+    specs = (options.kind,) if isinstance(options.kind, str) else tuple(options.kind)
     stitches = named_stitches(specs, DOCUMENT)
     for member in collections.members:
         require_texts(member.store, target)
         check_texts(member.store, stitches)
     counts = [member.store.info.count for member in collections.members]
-    sizes = sample_sizes(counts, request.sample, whole=FEWEST_DOCUMENTS)
+    sizes = sample_sizes(counts, options.sample, whole=FEWEST_DOCUMENTS)
     samples = {
-        member.name: draw_sample(member.store, size, seed=request.seed)
+        member.name: draw_sample(member.store, size, seed=options.seed)
         for member, size in zip(collections.members, sizes, strict=True)
     }
-    return FitCollections(
+    embedder = options.cap.meter(target, options.price)
+    documents = partial(_documents_of, samples)
+    return CollectionsFitJob(
+        options=options,
+        models=(PlannedModel(embedder, options.cap, documents=documents, again=ASKED_AGAIN),),
         collections=collections,
-        embedder=request.cap.meter(target, request.price),
+        embedder=embedder,
         specs=specs,
         samples=samples,
-        seed=request.seed,
-        progress=progress,
-        max_cost=request.max_cost,
-        cap=request.cap,
     )
+
+
+def _documents_of(samples: Mapping[str, Sample]) -> Iterator[Document]:
+    for sample in samples.values():
+        yield from sample.documents
 
 
 def sample_sizes(counts: Sequence[int], size: int, *, whole: int) -> list[int]:

@@ -13,7 +13,6 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -236,40 +235,6 @@ class JobStep(PaidOptions, Step[Result]):
         """Check the parameters, and do the work within `max_cost`, as the job does."""
         self.check()
         return self.open().run()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PaidStep(PaidOptions, Step[Result]):
-    """A step that embeds, and opens by itself: the models that it asks, and what that will cost."""
-
-    @cached_property
-    @abstractmethod
-    def models(self) -> tuple[PlannedModel, ...]:
-        """The models of the step, each with the texts that are still to be embedded."""
-
-    def estimate(self) -> PlanEstimate:
-        """Count and price what the models that cost money will be asked for. Nothing is embedded.
-
-        Counted once: after a run it still says what was expected before.
-        """
-        from migrate.cost.spending import estimate_of
-
-        return estimate_of(self.models, progress=self.progress)
-
-    def run(self) -> Result:
-        """Do the work if the estimate is within `max_cost`, and spend no more than that; None is for no limit.
-
-        Raises
-        ------
-        SpendingError
-            The estimate is beyond it, and nothing was spent; or it was too low, and what would have gone beyond was not
-            sent. What was paid for is in the cache, where there is one.
-        """
-        self.check()
-        if self.max_cost is not None:
-            self.estimate().refuse_beyond(self.max_cost)
-        self.cap.cap_usd = self.max_cost
-        return self.execute()
 
 
 def text_of(given: object | None) -> str | None:

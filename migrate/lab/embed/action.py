@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import TARGET, advise_next
@@ -11,23 +13,22 @@ from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cost.unread import count_unread
 from migrate.files import command_ends
-from migrate.lab.embed.options import EmbedOptions
+from migrate.lab.embed.job import embed_job
 from migrate.lab.embed.sizes import room
 from migrate.lab.embed.step import Embed
-from migrate.steps.base import step_like
 
 
 @command_ends()
-def command(request: EmbedOptions, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
+def command(request: Embed, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Embed CORPUS into a new store."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    step_like(Embed, request).check()
+    request.check()
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         loaded = load_model(model, str(request.model), seed=request.seed, asks_again=False)
-        step = step_like(Embed, request, model=loaded, progress=progress)
-        target, size = step.target, step.chunk
-        if step.leaves_whole:
+        job = embed_job(replace(request, progress=progress), loaded)
+        target, size = job.target, job.size
+        if job.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")
         if size is not None:
             advise(
@@ -36,19 +37,19 @@ def command(request: EmbedOptions, yes: bool, model: ModelOptions, dry_run: bool
             )
         # Chunks of that size were counted when they were cut
         fits = size is not None and size.fits(target)
-        unread = None if fits else count_unread(step.documents(), target, progress=progress)
+        unread = None if fits else count_unread(job.documents(), target, progress=progress)
         remedy = "leave out --no-chunks for chunks that fit" if size is None else f"--chunk-tokens {room(target)} fits"
         warn_of_unread(unread, "texts", remedy)
-        stop_if_dry(dry_run, reads=[request.corpus], writes=[request.output], step=step, as_json=as_json)
-        paid.agree(step, progress=progress)
-        done = step.execute()
+        stop_if_dry(dry_run, reads=[request.corpus], writes=[request.output], job=job, as_json=as_json)
+        paid.agree(job, progress=progress)
+        done = job.execute()
     paid.finish()
     if done.skipped:
         shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
     if as_json:
         content = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
-        content |= {"chunks": step.chunks, "over_limit": None if unread is None else unread.figures}
+        content |= {"chunks": job.chunks, "over_limit": None if unread is None else unread.figures}
         show_json(content, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrate.cli import options
-from migrate.lab.embed.options import EmbedOptions
+from migrate.lab.embed.step import Embed
 
 
 @options.command(
@@ -11,7 +11,7 @@ from migrate.lab.embed.options import EmbedOptions
     "Embed a corpus into a new store.",
     example="lead-migrate embed corpus.jsonl --model tfidf:256 -o my-store",
 )
-@options.record(EmbedOptions)
+@options.record(Embed)
 @options.agreed
 @options.model_options
 @options.dry_run

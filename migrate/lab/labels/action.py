@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
@@ -11,9 +13,9 @@ from migrate.cli.terminal import progress_bar, show_result
 from migrate.cli.verdict import EXIT_CODES, load_model_of
 from migrate.datasets.records import read_ids, read_labels
 from migrate.errors import UsageError
+from migrate.lab.labels.job import labels_job
 from migrate.lab.labels.options import LabelOptions
 from migrate.lab.labels.report import downstream_blocks, downstream_document, downstream_suite
-from migrate.lab.labels.step import JudgeLabels
 from migrate.report.terminal import as_text
 from migrate.stores import open_store
 
@@ -49,30 +51,19 @@ def command(
     with progress_bar() as progress:
         translated = open_store(store, verify=True)
         target = load_model_of(translated, request.target, "--target", model)
-        step = JudgeLabels(
-            translated=translated,
-            full=open_store(reference, verify=True),
-            embedder=request.cap.meter(target, request.price),
-            labels=labels_by_id,
-            outside=outside_ids,
-            margin=request.margin,
-            margin_from=origin,
-            seed=request.seed,
-            progress=progress,
-            max_cost=request.max_cost,
-            cap=request.cap,
-        )
+        asked = replace(request, progress=progress)
+        job = labels_job(asked, translated, target, labels_by_id, outside_ids, margin_from=origin)
         stop_if_dry(
             dry_run,
             reads=[store, reference, request.labels, outside],
             writes=outputs.report,
-            step=step,
+            job=job,
             as_json=as_json,
         )
-        if any(planned.meter is not None for planned in step.models):
-            paid.agree(step, progress=progress)
-        step.cap.cap_usd = paid.cap_usd
-        downstream = step.execute()
+        if any(planned.meter is not None for planned in job.models):
+            paid.agree(job, progress=progress)
+        job.cap.cap_usd = paid.cap_usd
+        downstream = job.execute()
     paid.finish()
     document = downstream_document(downstream)
     show_result(document, lambda: as_text(downstream_blocks(downstream)), as_json=as_json)
