@@ -35,7 +35,7 @@ from migrate.vectors import Progress, Vectors, no_progress
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import StoreWriter, Written
 
 
 class CollectionFields(StoreFields):
@@ -106,7 +106,12 @@ class FieldOutput(ServerOutput):
             fields.refuse(self.field, dim)
             if self.field in fields.names() and open_field(export.rows, self.field).dim != dim:
                 fields.refuse_drop(self.field)
-        return FieldWriter(source, export, content, dim)
+
+        def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+            export.index.save(content / IDS_NAME)
+            return Written()
+
+        return StoreWriter(dim, complete)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how the field is opened, with the options that the old one is opened with."""
@@ -212,20 +217,6 @@ def _fields_of(rows: DatabaseRows) -> VectorFields:
     if rows.fields is None:
         raise ValueError(f"{rows.driver.traits.kind} adds no fields")
     return rows.fields
-
-
-class FieldWriter(StoreWriter):
-    """Leaves the vectors in the shards, and notes the ids that they are of."""
-
-    def __init__(self, source: Store, export: RowExport, folder: Path, dim: int) -> None:
-        self.source = source
-        self.folder = folder
-        self.dim = dim
-        self._export = export
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the ids."""
-        self._export.index.save(self.folder / IDS_NAME)
 
 
 @dataclass(frozen=True, eq=False)

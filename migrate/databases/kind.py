@@ -10,7 +10,7 @@ from typing import Any
 
 from migrate.databases.driver import Driver
 from migrate.databases.server_names import ServerNames, TradedNames
-from migrate.databases.store import DatabaseStore, DatabaseWriter, is_of
+from migrate.databases.store import DatabaseStore, database_writer, is_of
 from migrate.errors import UsageError
 from migrate.files import already_exists, sha256_file
 from migrate.locations import Address, options_text
@@ -34,7 +34,7 @@ class DatabaseFolder(Output):
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer of the collection."""
         driver = self._driver(str(content), Address(str(content), self._name))
-        return DatabaseWriter(driver, source, content, dim)
+        return database_writer(driver, source, content, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
@@ -62,7 +62,7 @@ class DatabaseServer(ServerOutput):
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
         """Return a writer of the collection under its unpublished name."""
-        return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
+        return database_writer(self._class(self.location, self._address), source, content, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the name, with the options that the source of a copy is opened with, and those of this location."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embed.corpus import (
     Batches,
@@ -103,7 +104,7 @@ class _ReembedJob(RewriteJob):
         _, vectors = self._batches.next()
         yield embedded_block(self._work, self.embedder, vectors)
 
-    def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
+    def conclude(self, work: Work, _order: NDArray[np.int64] | None) -> tuple[Manifest, dict[str, Any]]:
         write_values(beside(work.content) / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
         return embedding_manifest(work, self.embedder, details, source_hashes(self.store), {TRUE: self.total})

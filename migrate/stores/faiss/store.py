@@ -229,10 +229,8 @@ class FaissStore(RowFileStore):
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
-        path = location / self.index_path.name
-        writer = open_writer(path, self._file, dim, self.source)
-        writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
-        return writer
+        remarks = tuple(_links_out(self.index_path.parent))
+        return open_writer(location / self.index_path.name, self._file, dim, self.source, remarks)
 
 
 def _find_index(folder: Path) -> Path:

@@ -12,12 +12,8 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
@@ -53,7 +49,7 @@ from migrate.vectors import Progress
 from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import StoreWriter, Written
 
 if TYPE_CHECKING:
     from migrate.stores.parquet.kind import LocalParquetStore
@@ -132,7 +128,12 @@ class ColumnOutput(Output):
         """Return a writer of the files with the column."""
         folder = content.parent / _FILES
         folder.mkdir(exist_ok=True)
-        return ColumnWriter(source, folder, dim, column=self.column)
+        columns_of = cast("LocalParquetStore", source)  # as `field_of` has seen to
+
+        def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+            return _complete(columns_of, folder, content)
+
+        return ParquetWriter(source, folder, dim, column=self.column, complete=complete)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return by which name the column is opened."""
@@ -205,34 +206,21 @@ class ColumnOutput(Output):
             sync_path(self.path.parent)
 
 
-class ColumnWriter(ParquetWriter):
-    """Writes files like those of a store with the vectors in a further column, and notes what they are made from."""
+def _complete(source: LocalParquetStore, folder: Path, content: Path) -> Written:
+    """Write what goes with files in `folder` that have a column more than those of a store.
 
-    @cached_property
-    def _index(self) -> IdIndex:
-        return IdIndex.of([list(all_ids(self.source))], self.source.info.location)
-
-    @property
-    def order(self) -> NDArray[np.int64]:
-        """The rows in the order of their ids: programs may write the rows of the files in another."""
-        return self._index.order
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the files that are left, and their list if there was one."""
-        super().finish(rows, shards)
-        source, content = self.columns_of, self.folder.parent / "content"
-        with output_errors(self.folder):
-            for shard in source.shards:
-                _give_like(Path(shard.path), self.folder / shard.name)
-            _give_like(source.files.folder, self.folder)
-            _list_shards(source.files.folder, self.folder)
-            write_json(self.folder.parent / _SOURCE, _versions(source))
-            self._index.save(content / IDS_NAME)
-
-    @property
-    def columns_of(self) -> LocalParquetStore:
-        """The store whose other columns are kept."""
-        return cast("LocalParquetStore", self.source)  # as `field_of` has seen to
+    That is their list if there was one, what they are made from, and their ids. The order is that of the ids: programs
+    may write the rows of the files in another.
+    """
+    with output_errors(folder):
+        for shard in source.shards:
+            _give_like(Path(shard.path), folder / shard.name)
+        _give_like(source.files.folder, folder)
+        _list_shards(source.files.folder, folder)
+        write_json(folder.parent / _SOURCE, _versions(source))
+        index = IdIndex.of([list(all_ids(source))], source.info.location)
+        index.save(content / IDS_NAME)
+    return Written(order=index.order)
 
 
 def _refuse_drop(store: LocalParquetStore) -> None:

@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from io import RawIOBase
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,7 @@ from migrate.stores.records import import_client, left_behind, metadata_as_json,
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder, shards_of
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import Complete, StoreWriter, Written, all_put
 
 _GROUP_BYTES: Final = 16 << 20
 _GROUP_ROWS: Final = 8_192
@@ -68,14 +69,22 @@ class ParquetWriter(StoreWriter):
     """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
     They go to `folder`, unless to `storage`. The vectors take the place of those of
-    the source; or they go into a `column` beside them.
+    the source; or they go into a `column` beside them, and `complete` writes what belongs to that.
     """
 
     def __init__(
-        self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None, column: str | None = None
+        self,
+        source: Store,
+        folder: Path,
+        dim: int,
+        storage: ObjectOutput | None = None,
+        *,
+        column: str | None = None,
+        complete: Complete = all_put,
     ) -> None:
         import_client("pyarrow", "parquet")
-        self.source, self.folder, self.dim = source, folder, dim
+        super().__init__(dim, complete)
+        self.source, self.folder = source, folder
         self._like = source if isinstance(source, ParquetStore) else None
         self._storage, self._column = storage, column
         self.takes_room = storage is None
@@ -132,7 +141,7 @@ class ParquetWriter(StoreWriter):
         path = self.folder / name
         return path.is_file() and sha256_file(path) == str(details["sha256"])
 
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> Written:
         """Write the files that are left, and `_shards.json` last."""
         written = {}
         for shard in shards:
@@ -154,10 +163,13 @@ class ParquetWriter(StoreWriter):
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})
-        self.remarks = (*self.remarks, *left_behind(self.source))
-        if self._like is not None and any(b"huggingface" in (schema.metadata or {}) for schema in self._like.schemas):
-            remark = "the features that `datasets` notes in the schema are of the old vectors: they are left out"
-            self.remarks = (remark, *self.remarks)
+        return replace(super().finish(rows, shards), remarks=(*self._schema_remarks(), *left_behind(self.source)))
+
+    def _schema_remarks(self) -> tuple[str, ...]:
+        schemas = () if self._like is None else self._like.schemas
+        if not any(b"huggingface" in (schema.metadata or {}) for schema in schemas):
+            return ()
+        return ("the features that `datasets` notes in the schema are of the old vectors: they are left out",)
 
     def sha256(self, path: Path) -> str:
         """Return the hash of a part that was taken when it was written."""
