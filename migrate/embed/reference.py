@@ -31,11 +31,10 @@ from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import source_hashes, state_of
-from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Work
-from migrate.work.outputs import RunState, rows_left, settle, write_store
+from migrate.work.outputs import rows_left, settle, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
 MADE_BY = "full re-embed"
@@ -136,8 +135,7 @@ def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
 def finish_reembedded(output: Path | str) -> None:
     """Note what a full re-embed holds whose run was killed before that, and tidy up after it."""
     target = output_of(output)
-    state = RunState.read(target.path)
-    if state is not None and state.complete is not None and state.configuration["command"] == _ReembedJob.command:
+    if target.completed(_ReembedJob.command) is not None:
         note_content(target.location)
         settle(target, _ReembedJob.command, force=False)
     clear_lock(target.path)
@@ -146,7 +144,7 @@ def finish_reembedded(output: Path | str) -> None:
 def _manifest_at(output: Path | str) -> Manifest | None:
     """Return the manifest of a store that has the name of an output; None where there is none."""
     target = output_of(output)
-    if type(target) is Output:
+    if target.form.name is None:
         return find_manifest(target.path, "store")
     with suppress(LeadMigrateError):
         return open_store(target.location).info.manifest

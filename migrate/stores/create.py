@@ -7,6 +7,7 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import output_errors, sha256_file
+from migrate.files import output_errors
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, scan_docs
@@ -24,7 +25,7 @@ from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.faiss.recipe import Recipe, recipe_of
 from migrate.stores.faiss.writer import build_index
 from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
-from migrate.stores.outputs import Output
+from migrate.stores.outputs import Form, Output
 from migrate.stores.records import left_behind, not_json, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
@@ -131,46 +132,35 @@ class _Docstore:
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
-class FaissOutput(Output):
-    """A folder with an index, and the documents of a store of any kind in a docs.jsonl beside it.
+def faiss_output(path: Path, index: str = "") -> Output:
+    """Return a folder for an index, and the documents of a store of any kind in a docs.jsonl beside it.
 
     The index is flat, or built after a factory string such as `IVF1024,Flat`.
     """
-
-    def __init__(self, path: Path, index: str = "") -> None:
-        super().__init__(path)
-        self._index, self._recipe = index, recipe_of(index)
-        if index and self._recipe is None:
-            raise UsageError(
-                f"faiss:{path}#?index={index}: this is no index that can be made; write IVF1024,Flat, IVF1024,SQ8, "
-                "IVF1024,SQfp16 or HNSW32, with a number of your own"
-            )
-
-    @property
-    def work_options(self) -> dict[str, str]:
-        """The index too."""
-        return {**super().work_options, **({"index": self._index} if self._index else {})}
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer that reads the documents once all rows are there."""
-        if self._recipe is None:
-            return _flat_writer(source, content, dim)
-        if source.info.count < self._recipe.settings.get("nlist", 1):
-            raise UsageError(
-                f"{self.path}: {self._index} has more lists than there are documents ({source.info.count:,}); name "
-                "fewer, some 39 documents to a list at least"
-            )
-        return _index_writer(source, content, self._recipe, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of index and documents, and that this kind was asked for."""
-        index = {"index": self._index} if self._index else {}
-        written_as = StoreFacts(written_as={"kind": "faiss", **index}).as_details()
-        return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+    recipe = recipe_of(index)
+    if index and recipe is None:
+        raise UsageError(
+            f"faiss:{path}#?index={index}: this is no index that can be made; write IVF1024,Flat, IVF1024,SQ8, "
+            "IVF1024,SQfp16 or HNSW32, with a number of your own"
+        )
+    options = {"index": index} if index else {}
+    open_writer = _flat_writer if recipe is None else partial(_index_writer, recipe, f"{path}: {index}")
+    return Output(path, form=Form("faiss", open_writer, partial(_faiss_facts, options), options))
 
 
-def _index_writer(source: Store, folder: Path, recipe: Recipe, dim: int) -> StoreWriter:
+def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+    """Return the hashes of index and documents, and that this kind was asked for."""
+    written_as = StoreFacts(written_as={"kind": "faiss", **options}).as_details()
+    return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+
+
+def _index_writer(recipe: Recipe, named: str, source: Store, folder: Path, dim: int) -> StoreWriter:
     """Return a writer of an index after a recipe; the documents of `source` follow once it is built."""
+    if source.info.count < recipe.settings.get("nlist", 1):
+        raise UsageError(
+            f"{named} has more lists than there are documents ({source.info.count:,}); name fewer, some 39 documents "
+            "to a list at least"
+        )
 
     def complete(rows: Rows, shards: ShardFolder) -> Written:
         built = build_index(folder / INDEX_NAME, recipe, source.info.metric, rows, shards)

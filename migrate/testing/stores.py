@@ -25,7 +25,7 @@ from migrate.files import canonical_json, work_folder
 from migrate.stores import open_store
 from migrate.stores.base import Hits, Metric, Store, read_all
 from migrate.stores.faiss.search import open_search
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.stores.serving import is_cosine
 from migrate.stores.updates import UpdatableStore
@@ -461,10 +461,10 @@ class _Output:
 
     def publish(self) -> Store:
         """Give the store its name, and open it."""
-        if isinstance(self.place, ServerOutput):
-            self.place.publish(self._content, force=False)
-        else:
+        if self.place.is_folder:
             self._content.rename(self.place.path)
+        else:
+            self.place.publish(self._content, force=False)
         return open_store(self.place.location)
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -39,14 +40,13 @@ from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import Output
+from migrate.stores.outputs import Form, Output
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
 from migrate.stores.parquet.output import ParquetWriter, leaves
 from migrate.stores.parquet.store import OWN, folders_at
 from migrate.stores.store_fields import StoreFields
 from migrate.stores.switching import BESIDE
 from migrate.vectors import Progress
-from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, Written
@@ -105,8 +105,9 @@ class ColumnOutput(Output):
                 f"{store.info.location}: a column is added to a folder, which is replaced as a whole; move the file "
                 "into a folder of its own, and name that"
             )
-        super().__init__(real_path(store.files.folder), location)
-        self.column, self._old_column = column, store.columns.vector
+        form = Form("column", partial(_open_writer, column), partial(_facts, column, store.columns.vector))
+        super().__init__(real_path(store.files.folder), location, form)
+        self.column = column
         self._store: LocalParquetStore | None = store
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,30 +125,10 @@ class ColumnOutput(Output):
         """The location."""
         return self.location
 
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer of the files with the column."""
-        folder = content.parent / _FILES
-        folder.mkdir(exist_ok=True)
-        columns_of = cast("LocalParquetStore", source)  # as `field_of` has seen to
-
-        def complete(_rows: Rows, _shards: ShardFolder) -> Written:
-            return _complete(columns_of, folder, content)
-
-        return ParquetWriter(source, folder, dim, column=self.column, complete=complete)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return by which name the column is opened."""
-        return StoreFacts(index=f"?vector={self.column}", added_beside=self._old_column).as_details()
-
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run of which only the work folder is left over."""
-        state = RunState.read(self.path)
-        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
-        return state.configuration if state is not None and is_made and self.is_published(self._content) else None
-
-    @property
-    def _content(self) -> Path:
-        return self.work_path / "content"
+        state = self.completed(command)
+        return state.configuration if state is not None and self.is_published(self.work_path / "content") else None
 
     def require_free(self, *, force: bool) -> None:
         """Make sure of it before anything is spent, also where unfinished work goes on."""
@@ -204,6 +185,23 @@ class ColumnOutput(Output):
             if not exchange_paths(folder, self.path):
                 raise self._no_exchange()
             sync_path(self.path.parent)
+
+
+def _open_writer(column: str, source: Store, content: Path, dim: int) -> StoreWriter:
+    """Return a writer of files like those of a store, with the vectors in a further column."""
+    folder = content.parent / _FILES
+    folder.mkdir(exist_ok=True)
+    columns_of = cast("LocalParquetStore", source)  # as `field_of` has seen to
+
+    def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+        return _complete(columns_of, folder, content)
+
+    return ParquetWriter(source, folder, dim, column=column, complete=complete)
+
+
+def _facts(column: str, old_column: str, _source: Store, _content: Path, _sha256: Sha256) -> dict[str, Any]:
+    """Return by which name the column is opened."""
+    return StoreFacts(index=f"?vector={column}", added_beside=old_column).as_details()
 
 
 def _complete(source: LocalParquetStore, folder: Path, content: Path) -> Written:

@@ -24,7 +24,7 @@ from migrate.stores.documents.arrow import lists_of_vectors
 from migrate.stores.documents.columns import list_type
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, left_behind, metadata_as_json, source_documents
@@ -42,19 +42,8 @@ _UNFINISHED: Final = ".part-"
 _MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
 
 
-class ParquetOutput(Output):
-    """A folder of this machine."""
-
-    def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
-        """Return a writer of the files."""
-        return ParquetWriter(source, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of the files, and that this kind was asked for."""
-        return _shard_facts(content, sha256)
-
-
-def _shard_facts(content: Path, sha256: Sha256) -> dict[str, Any]:
+def _shard_facts(_source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+    """Return the hashes of the files, and that this kind was asked for."""
     first, *more = _shard_names(content)
     return {**StoreFacts(written_as={"kind": "parquet"}).as_details(), **hash_files(content, first, more, sha256)}
 
@@ -286,6 +275,10 @@ class ParquetWriter(StoreWriter):
                 raise
 
 
+PARQUET: Final = Form("parquet", ParquetWriter, _shard_facts)
+"""A store in files of Parquet."""
+
+
 class _HashedFile(RawIOBase):
     """A file that is hashed while it is written, from its beginning to its end."""
 
@@ -339,7 +332,7 @@ def leaves(schema: Any, *, but: Collection[str]) -> list[str]:
     return [path for path in paths if not path.startswith(tuple(f"{name}." for name in but))]
 
 
-class ObjectOutput(ServerOutput):
+class ObjectOutput(Output):
     """A prefix of object storage, with nothing under it yet.
 
     `_unfinished.json`, which only one run can put, stands there until `_shards.json`, which comes last, says that all
@@ -347,7 +340,8 @@ class ObjectOutput(ServerOutput):
     """
 
     def __init__(self, location: str, url: str) -> None:
-        super().__init__(location, url.rstrip("/").rpartition("/")[2] or "parquet")
+        name = file_name(url.rstrip("/").rpartition("/")[2] or "parquet")
+        super().__init__(state_path(name, location), location, PARQUET, name=name)
         self.url = url
         self.by = f"{platform.node()}:{self.path}"
 
@@ -356,12 +350,8 @@ class ObjectOutput(ServerOutput):
         return RemoteFiles(self.url, self.location)
 
     def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
-        """Return a writer of the files."""
+        """Return a writer that puts the files here."""
         return ParquetWriter(source, content, dim, self)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of the files, and that this kind was asked for."""
-        return _shard_facts(content, sha256)
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that nothing is there but unfinished work of this machine."""
