@@ -7,10 +7,10 @@ killed goes on. Programs go on writing to the records meanwhile: what they chang
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from migrate.databases.driver import DatabaseRows, driver_of_field, open_field
 from migrate.databases.ordered_rows import RowExport
 from migrate.errors import StoreError, UsageError
-from migrate.files import already_exists, sha256_file, state_folder
+from migrate.files import already_exists
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts, find_manifest, read_manifest
 from migrate.pace import with_rests
@@ -28,14 +28,13 @@ from migrate.stores.added_fields import AddedField, VectorFields, refuse_name, t
 from migrate.stores.base import Store
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.file_store import Sha256
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.sources import vector_checksums
 from migrate.stores.store_fields import StoreFields
 from migrate.vectors import Progress, Vectors, no_progress
-from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import StoreWriter, Written
 
 
 class CollectionFields(StoreFields):
@@ -71,21 +70,19 @@ class CollectionFields(StoreFields):
             self._fields.drop(name)
 
 
-class FieldOutput(ServerOutput):
+class FieldOutput(Output):
     """A field of a collection that is read, for other vectors of the same records."""
 
     def __init__(self, rows: DatabaseRows, field: str, progress: Progress) -> None:
         driver = rows.driver
         self._class = type(driver)
-        self._old_vector = rows.vector
-        self._old = driver_of_field(rows, self._old_vector).address
+        self._old = driver_of_field(rows, rows.vector).address
         self.field = field
         self.progress = progress
-        self.remarks = tuple[str, ...]()
-        super().__init__(driver_of_field(rows, field).location, f"{rows.records_name}-{field}")
+        name, location = file_name(f"{rows.records_name}-{field}"), driver_of_field(rows, field).location
         identity = f"{driver.traits.kind}:{driver.whole_place}#{rows.records_name}?vector={field}"
-        self.digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-        self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
+        form = Form("field", partial(_open_writer, field), partial(_facts, location, field, rows.vector))
+        super().__init__(state_path(name, identity), location, form, name=name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "progress": no_progress}  # which a process of its own does not report
@@ -98,23 +95,6 @@ class FieldOutput(ServerOutput):
             rows = driver.open()
             yield rows, _fields_of(rows)
 
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer that keeps the vectors for `publish`."""
-        export = cast("_Collection", source).export
-        fields = _fields_of(export.rows)
-        with export.rows.driver.errors():
-            fields.refuse(self.field, dim)
-            if self.field in fields.names() and open_field(export.rows, self.field).dim != dim:
-                fields.refuse_drop(self.field)
-        return FieldWriter(source, export, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return how the field is opened, with the options that the old one is opened with."""
-        options = Address.parse(f"#{source.info.opened_as or ''}").options
-        name = Address.parse(self.location).name
-        index = name + options_text({**options, "vector": self.field})
-        return StoreFacts(index=index, added_beside=self._old_vector).as_details()
-
     def caution(self, dim: int) -> str | None:
         """Return what programs must do before the field is there."""
         with self._opened() as (_, fields):
@@ -122,9 +102,8 @@ class FieldOutput(ServerOutput):
 
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run that has made all vectors, and has only to write them."""
-        state = RunState.read(self.path)
-        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
-        return state.configuration if state is not None and is_made else None
+        state = self.completed(command)
+        return None if state is None else state.configuration
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the field can be added, or is one that this tool added and may replace."""
@@ -208,24 +187,35 @@ class _Collection(Protocol):
     export: RowExport
 
 
+def _open_writer(field: str, source: Store, content: Path, dim: int) -> StoreWriter:
+    """Return a writer that keeps the vectors for `publish`, and notes the ids that they are of."""
+    export = cast("_Collection", source).export
+    fields = _fields_of(export.rows)
+    with export.rows.driver.errors():
+        fields.refuse(field, dim)
+        if field in fields.names() and open_field(export.rows, field).dim != dim:
+            fields.refuse_drop(field)
+
+    def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+        export.index.save(content / IDS_NAME)
+        return Written()
+
+    return StoreWriter(dim, complete)
+
+
+def _facts(
+    location: str, field: str, old_vector: str, source: Store, _content: Path, _sha256: Sha256
+) -> Mapping[str, Any]:
+    """Return how the field is opened, with the options that the old one is opened with."""
+    options = Address.parse(f"#{source.info.opened_as or ''}").options
+    index = Address.parse(location).name + options_text({**options, "vector": field})
+    return StoreFacts(index=index, added_beside=old_vector).as_details()
+
+
 def _fields_of(rows: DatabaseRows) -> VectorFields:
     if rows.fields is None:
         raise ValueError(f"{rows.driver.traits.kind} adds no fields")
     return rows.fields
-
-
-class FieldWriter(StoreWriter):
-    """Leaves the vectors in the shards, and notes the ids that they are of."""
-
-    def __init__(self, source: Store, export: RowExport, folder: Path, dim: int) -> None:
-        self.source = source
-        self.folder = folder
-        self.dim = dim
-        self._export = export
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the ids."""
-        self._export.index.save(self.folder / IDS_NAME)
 
 
 @dataclass(frozen=True, eq=False)

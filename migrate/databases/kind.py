@@ -5,49 +5,53 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from migrate.databases.driver import Driver
 from migrate.databases.server_names import ServerNames, TradedNames
-from migrate.databases.store import DatabaseStore, DatabaseWriter, is_of
+from migrate.databases.store import DatabaseStore, database_writer, is_of
 from migrate.errors import UsageError
-from migrate.files import already_exists, sha256_file
+from migrate.files import already_exists
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
 from migrate.stores.file_store import Sha256
 from migrate.stores.kept import token_in
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.records import check_options, means_several
 from migrate.stores.switching import Exchange, moved
 from migrate.work.writer import StoreWriter
 
 
-class DatabaseFolder(Output):
-    """A new folder with one collection, for documents of any kind."""
-
-    def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
-        super().__init__(Path(address.place))
-        self.location, self._driver, self._name = location, driver, address.name
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer of the collection."""
-        driver = self._driver(str(content), Address(str(content), self._name))
-        return DatabaseWriter(driver, source, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return how it is opened; the files have no hashes, as the database changes them by itself."""
-        options = source.driver.address.options if is_of(source, self._driver) else {}
-        driver = self._driver(str(content), Address(str(content), self._name, options))
-        return StoreFacts(index=driver.opened_as).as_details()
+def _folder_output(driver: type[Driver], location: str, address: Address) -> Output:
+    """Return a new folder with one collection, for documents of any kind."""
+    open_writer, facts = partial(_folder_writer, driver, address.name), partial(_folder_facts, driver, address.name)
+    return Output(Path(address.place), location, Form(driver.traits.kind, open_writer, facts))
 
 
-class DatabaseServer(ServerOutput):
+def _folder_writer(driver: type[Driver], name: str, source: Store, content: Path, dim: int) -> StoreWriter:
+    return database_writer(driver(str(content), Address(str(content), name)), source, content, dim)
+
+
+def _folder_facts(driver: type[Driver], name: str, source: Store, content: Path, _sha256: Sha256) -> Mapping[str, Any]:
+    """Return how a collection is opened; the files have no hashes, as the database changes them by itself."""
+    options = source.driver.address.options if is_of(source, driver) else {}
+    return StoreFacts(index=driver(str(content), Address(str(content), name, options)).opened_as).as_details()
+
+
+class CollectionOutput(Output):
     """A new collection of a server. It is written under a name with a token, and gets the final one last."""
 
     def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
-        super().__init__(location, address.name)
+        name = file_name(address.name)
+        form = Form(
+            driver.traits.kind,
+            partial(_server_writer, driver, location, address),
+            partial(_server_facts, driver, address),
+        )
+        super().__init__(state_path(name, location), location, form, name=name)
         self._class = driver
         self._address = address
 
@@ -59,16 +63,6 @@ class DatabaseServer(ServerOutput):
             raise ValueError(f"{driver.traits.kind} has no servers")
         with driver.errors():
             yield driver, names
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer of the collection under its unpublished name."""
-        return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the name, with the options that the source of a copy is opened with, and those of this location."""
-        opened_as = source.info.opened_as or "" if is_of(source, self._class) else ""
-        index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"
-        return StoreFacts(index=index, written_as=dict(self._address.options) or None).as_details()
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the name is free, or leads to a collection that this tool made and nobody switched."""
@@ -110,6 +104,22 @@ class DatabaseServer(ServerOutput):
                 names.drop(name)
 
 
+def _server_writer(
+    driver: type[Driver], location: str, address: Address, source: Store, content: Path, dim: int
+) -> StoreWriter:
+    """Return a writer of a collection under its unpublished name."""
+    return database_writer(driver(location, address), source, content, dim)
+
+
+def _server_facts(
+    driver: type[Driver], address: Address, source: Store, _content: Path, _sha256: Sha256
+) -> Mapping[str, Any]:
+    """Return the name, with the options that the source of a copy is opened with, and those of the location."""
+    opened_as = source.info.opened_as or "" if is_of(source, driver) else ""
+    index = f"{address.name}{''.join(opened_as.partition('?')[1:])}"
+    return StoreFacts(index=index, written_as=dict(address.options) or None).as_details()
+
+
 class DatabaseKind:
     """A database as a kind of stores, by its driver; `scheme` begins locations, if not the driver's kind."""
 
@@ -145,7 +155,9 @@ class DatabaseKind:
     def output(self, location: str) -> Output:
         """Return where a new collection goes; nothing is asked of a server yet."""
         opens, address = self.checked_output(location)
-        return (DatabaseServer if "://" in address.place else DatabaseFolder)(self.driver, opens, address)
+        if "://" in address.place:
+            return CollectionOutput(self.driver, opens, address)
+        return _folder_output(self.driver, opens, address)
 
     def checked_output(self, location: str) -> tuple[str, Address]:
         """Return how a new collection is opened, and its parts, if it has a name and its options mean something."""

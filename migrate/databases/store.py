@@ -35,7 +35,7 @@ from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import StoreWriter, Written
 
 _ASKED_AT_ONCE: Final = 100
 """Queries that a database is asked at once."""
@@ -151,7 +151,7 @@ class DatabaseStore(UpdatableStore):
         if self.driver.traits.urls:
             return flat_writer(self, location, dim)
         driver = type(self.driver)(str(location), Address(str(location), self.driver.name))
-        return DatabaseWriter(driver, self, location, dim)
+        return database_writer(driver, self, location, dim)
 
     def strangers(self) -> list[str]:
         """Return other collections of the folder, and files that are not the database's."""
@@ -339,44 +339,46 @@ def is_of(store: Store, driver: type[Driver]) -> TypeGuard[DatabaseStore]:
     return isinstance(store, DatabaseStore) and type(store.driver) is driver
 
 
-class DatabaseWriter(StoreWriter):
-    """Writes a collection by its driver once all rows are there."""
+def database_writer(driver: Driver, source: Store, folder: Path, dim: int) -> StoreWriter:
+    """Return a writer of a collection, which the driver writes once all rows are there."""
+    old = source.export if is_of(source, type(driver)) else None
+    with driver.errors():
+        driver.refuse_write(dim, None if old is None else old.rows)
 
-    def __init__(self, driver: Driver, source: Store, folder: Path, dim: int) -> None:
-        self.source = source
-        self.folder = folder
-        self.dim = dim
-        self._driver = driver
-        self._old = source.export if is_of(source, type(driver)) else None
-        with driver.errors():
-            driver.refuse_write(dim, None if self._old is None else self._old.rows)
-
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """The order of the ids, unless the source has that itself."""
-        if isinstance(self.source, DatabaseStore):
-            return None
-        keys = [doc_id.encode() for batch in self.source.scan() for doc_id in batch.ids]
-        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
+    def complete(rows: Rows, _shards: ShardFolder) -> Written:
         """Write the collection: a copy if the source is of the same database, else its documents."""
-        driver, old = self._driver, self._old
-        names = driver.server_names
-        name = driver.name
-        if names is not None and driver.is_server:
-            name = names.staging(token_in(self.folder) or new_token(self.folder))
+        name = _unpublished_name(driver, folder)
         with driver.errors():
             if old is not None:
                 pages = (replace(page, vectors=rows.take(at)) for page, at in old.whole_pages())
-                written = driver.write_copy(name, self.dim, old.rows, with_rests(pages))
+                remarks = tuple(driver.write_copy(name, dim, old.rows, with_rests(pages)))
             else:
-                self.remarks = (*self.remarks, *left_behind(self.source))
-                written = driver.write_new(name, self.dim, self.source.info, with_rests(self._of_documents(rows)))
-            self.remarks = (*self.remarks, *written)
+                lost = left_behind(source)
+                written = driver.write_new(name, dim, source.info, with_rests(_pages_of(source, rows)))
+                remarks = (*lost, *written)
+        return Written(order=_order_of_ids(source), remarks=remarks)
 
-    def _of_documents(self, rows: Rows) -> Iterator[Page]:
-        documents = source_documents(self.source)
-        for _, vectors in rows.batches(1_000):
-            chunk = list(islice(documents, len(vectors)))
-            yield Page([document.id for document in chunk], vectors.copy(), documents=chunk)
+    return StoreWriter(dim, complete)
+
+
+def _unpublished_name(driver: Driver, folder: Path) -> str:
+    """Return the name that a collection is written under: on a server not its final one."""
+    names = driver.server_names
+    if names is None or not driver.is_server:
+        return driver.name
+    return names.staging(token_in(folder) or new_token(folder))
+
+
+def _order_of_ids(source: Store) -> NDArray[np.int64] | None:
+    """Return the order of the ids; None if the source has that itself."""
+    if isinstance(source, DatabaseStore):
+        return None
+    keys = [doc_id.encode() for batch in source.scan() for doc_id in batch.ids]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def _pages_of(source: Store, rows: Rows) -> Iterator[Page]:
+    documents = source_documents(source)
+    for _, vectors in rows.batches(1_000):
+        chunk = list(islice(documents, len(vectors)))
+        yield Page([document.id for document in chunk], vectors.copy(), documents=chunk)

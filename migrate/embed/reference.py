@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embed.corpus import (
     Batches,
@@ -30,11 +31,10 @@ from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import source_hashes, state_of
-from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Work
-from migrate.work.outputs import RunState, rows_left, settle, write_store
+from migrate.work.outputs import rows_left, settle, write_store
 from migrate.work.shards import Block, Shard, shards_of, write_values
 
 MADE_BY = "full re-embed"
@@ -103,7 +103,7 @@ class _ReembedJob(RewriteJob):
         _, vectors = self._batches.next()
         yield embedded_block(self._work, self.embedder, vectors)
 
-    def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
+    def conclude(self, work: Work, _order: NDArray[np.int64] | None) -> tuple[Manifest, dict[str, Any]]:
         write_values(beside(work.content) / CONFIDENCE_NAME, [np.ones(self.total, "<f4")], self.total)
         details = StoreFacts(made_by=MADE_BY, source_state=state_of(self.store, self.before))
         return embedding_manifest(work, self.embedder, details, source_hashes(self.store), {TRUE: self.total})
@@ -135,8 +135,7 @@ def is_reembedded(store: Store, embedder: Embedder, output: Path | str) -> bool:
 def finish_reembedded(output: Path | str) -> None:
     """Note what a full re-embed holds whose run was killed before that, and tidy up after it."""
     target = output_of(output)
-    state = RunState.read(target.path)
-    if state is not None and state.complete is not None and state.configuration["command"] == _ReembedJob.command:
+    if target.completed(_ReembedJob.command) is not None:
         note_content(target.location)
         settle(target, _ReembedJob.command, force=False)
     clear_lock(target.path)
@@ -145,7 +144,7 @@ def finish_reembedded(output: Path | str) -> None:
 def _manifest_at(output: Path | str) -> Manifest | None:
     """Return the manifest of a store that has the name of an output; None where there is none."""
     target = output_of(output)
-    if type(target) is Output:
+    if target.form.name is None:
         return find_manifest(target.path, "store")
     with suppress(LeadMigrateError):
         return open_store(target.location).info.manifest

@@ -96,18 +96,21 @@ class RewriteJob(StoreJob):
             start += len(batch)
 
     @abstractmethod
-    def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
-        """Write what goes with the store; return its manifest, without hashes, and facts that JSON can hold."""
+    def conclude(self, work: Work, order: NDArray[np.int64] | None) -> tuple[Manifest, Mapping[str, Any]]:
+        """Write what goes with the store; return its manifest, without hashes, and facts that JSON can hold.
+
+        `order` is that of its rows, as `Written` has it.
+        """
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         """Complete the store, if what was read is unchanged, and write its manifest."""
-        writer.finish(work.all_rows(writer.dim), work.shards)
+        written = writer.finish(work.all_rows(writer.dim), work.shards)
         self.check_sources(work)
-        value_hashes = StoreFacts(beside_sha256=work.write_values(writer.order) or None).as_details()
-        manifest, details = self.conclude(work)
+        value_hashes = StoreFacts(beside_sha256=work.write_values(written.order) or None).as_details()
+        manifest, details = self.conclude(work, written.order)
         hashes = {**self.output.store_facts(self.store, work.content, writer.sha256), **value_hashes}
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
-        return {"recall": writer.recall, "remarks": list(writer.remarks), **details}
+        return {"recall": written.recall, "remarks": list(written.remarks), **details}
 
 
 @dataclass(eq=False)
@@ -150,7 +153,7 @@ class PatchJob(RewriteJob):
         sources = {} if self.sources is None else {"sources": self.sources[shard_rows]}
         yield Block({"vectors": vectors, "confidence": self.confidence[shard_rows], **sources})
 
-    def conclude(self, work: Work) -> tuple[Manifest, Mapping[str, Any]]:
+    def conclude(self, work: Work, _order: NDArray[np.int64] | None) -> tuple[Manifest, Mapping[str, Any]]:
         """Write the state of the model, and return the manifest."""
         save_state(self.embedder, beside(work.content))
         return self.manifest, {}

@@ -37,7 +37,7 @@ from migrate.steps.translate.job import TranslateJob, Translation
 from migrate.stores.base import Store
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import RemoteFiles
-from migrate.stores.parquet.output import ObjectOutput, ParquetOutput
+from migrate.stores.parquet.output import PARQUET, ObjectOutput
 from migrate.stores.parquet.store import ParquetStore
 from migrate.vectors import Progress
 
@@ -70,7 +70,7 @@ class Engine(ABC):
         store = _require_parquet(job.source)
         output = job.output
         # a path without a kind is a store like the source
-        if type(output) is not Output and not isinstance(output, ParquetOutput | ObjectOutput):
+        if output.form.name not in (None, PARQUET.name):
             raise UsageError(f"{output}: engines translate Parquet to Parquet; name an output parquet:LOCATION")
         batch(job.fitted, texts=TEXT if store.info.has_texts else None)
 

@@ -39,7 +39,7 @@ from migrate.live.paying import Account, PayingEmbedder, WorkerSpending
 from migrate.live.state import STOP, LiveState, WorkerFacts, WorkerPhase, state_path, text_hash
 from migrate.live.survey import LiveSurvey, survey_store
 from migrate.live.watch import Watch, chosen_by_served
-from migrate.live.writing import VectorWriter, require_served
+from migrate.live.writing import put_true_vectors, require_served
 from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
@@ -89,8 +89,8 @@ class Worker:
             self.state.close()
             raise
         self.embedder = with_model(embedder, lambda model: PayingEmbedder(model, self.account))
-        self.writer = VectorWriter(self.state)
         self.store = store
+        self._has_written = False  # to the store, as it is open
         self.survey = LiveSurvey()
         self._watch = Watch(self.state, self.options)
         self._paused_at = paused_at(self.state)
@@ -232,6 +232,7 @@ class Worker:
     def _survey(self) -> None:
         """Find out which documents are true in the store that is there now, and note it for searchers."""
         store = self.store = open_store(self.location)
+        self._has_written = False
         _check_fits(store, self.embedder)
         self.account.limit_to(store.info.count)
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
@@ -274,7 +275,7 @@ class Worker:
     # Doing it.
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
-        """Embed documents and hand them to the writer; return why that is the end of it, where it is."""
+        """Embed documents and put their vectors; return why that is the end of it, where it is."""
         self.embedder = chosen_by_served(self.embedder, self.state)
         cached = are_cached(self.embedder, documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
@@ -282,7 +283,9 @@ class Worker:
         batch = [document for document in documents if document.id not in unpaid]
         try:
             for chunk, vectors in self._embedded(batch):
-                if self.writer.put(self.store, chunk, vectors) < len(chunk):
+                n_put = put_true_vectors(self.state, self.store, chunk, vectors, is_written=self._has_written)
+                self._has_written = self._has_written or n_put > 0
+                if n_put < len(chunk):
                     self._surveyed_at = -np.inf
                 # Where one was left out, the survey is made anew.
                 self.survey.true.update({document.id: text_hash(document.text) for document in chunk})

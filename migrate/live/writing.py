@@ -1,4 +1,4 @@
-"""Writer of true vectors while a store serves: into the records of a database; those of files are in the cache alone.
+"""Writes true vectors while a store serves: into the records of a database; those of files are in the cache alone.
 
 Files are never written to: searchers find their true vectors in the embedding cache, and `backfill` writes a new store
 with all of them.
@@ -6,7 +6,6 @@ with all of them.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,38 +18,33 @@ from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Document, Vectors
 
 
-class VectorWriter:
-    """A writer of true vectors, which notes in the state which documents have them."""
+def put_true_vectors(
+    state: LiveState, store: Store, documents: Sequence[Document], vectors: Vectors, *, is_written: bool = False
+) -> int:
+    """Put the true vectors, (n, dim), of some documents into a store; return for how many, as some may be gone.
 
-    def __init__(self, state: LiveState) -> None:
-        self.state = state
-        self._written_to: weakref.ref[Store] | None = None  # a folder that its client locks is free with its store
+    They are in the cache already. First the store has them, then the state, which notes which documents have theirs: a
+    kill in between costs nothing. A store that `is_written` has been given vectors since it was opened.
+    """
+    hashes = {document.id: text_hash(document.text) for document in documents}
+    if not isinstance(store, UpdatableStore):
+        state.documents.mark_true(hashes)
+        return len(hashes)
+    if store.info.is_copy and not is_written and not store.is_as_opened():
+        return 0  # what changed cannot be seen in it
+    ids = replace_vectors(store, hashes, vectors)
+    state.documents.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
+    return len(ids)
 
-    def put(self, store: Store, documents: Sequence[Document], vectors: Vectors) -> int:
-        """Take the true vectors, (n, dim), of some documents; return for how many, as some may be gone.
 
-        They are in the cache already. First the store has them, then the state: a kill in between costs nothing.
-        """
-        hashes = {document.id: text_hash(document.text) for document in documents}
-        if not isinstance(store, UpdatableStore):
-            self.state.documents.mark_true(hashes)
-            return len(hashes)
-        ids = self.replace(store, hashes, vectors)
-        self.state.documents.mark_true({doc_id: hashes[doc_id] for doc_id in ids})
-        return len(ids)
-
-    def replace(self, store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
-        """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
-        is_own = self._written_to is not None and self._written_to() is store
-        if store.info.is_copy and not is_own and not store.is_as_opened():
-            return []  # what changed cannot be seen in it
-        now = store.find_documents(list(hashes))
-        rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
-        rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
-        ids = list(rows)
-        store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
-        self._written_to = weakref.ref(store)
-        return ids
+def replace_vectors(store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
+    """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
+    now = store.find_documents(list(hashes))
+    rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
+    rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
+    ids = list(rows)
+    store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
+    return ids
 
 
 def require_served(store: Store) -> None:

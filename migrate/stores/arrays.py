@@ -23,12 +23,12 @@ from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.matching import ROWS_OPTION, Numbering
-from migrate.stores.file_store import RowFileStore, RowFileWriter, own_manifest
+from migrate.stores.file_store import RowFileStore, own_manifest, with_documents
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
 from migrate.stores.sources import SOURCES_NAME
 from migrate.work.outputs import why_missing
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import FlatFileWriter, StoreWriter
 
 
 class ArraysKind:
@@ -121,7 +121,8 @@ class ArrayStore(RowFileStore):
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
         head, header = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
         np.lib.format.write_array_header_1_0(head, header)
-        return RowFileWriter(location / self.index_path.name, head.getvalue(), dim, self.info.count, self.source)
+        path, complete = location / self.index_path.name, with_documents(self.source, location)
+        return FlatFileWriter(path, head.getvalue(), dim, self.info.count, complete)
 
 
 def _vector_files(folder: Path) -> list[Path]:

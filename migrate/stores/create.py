@@ -6,6 +6,7 @@ import json
 import os
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import output_errors, sha256_file
+from migrate.files import output_errors
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, scan_docs
@@ -22,14 +23,14 @@ from migrate.stores.documents.langchain import current_state, write_docstore
 from migrate.stores.documents.matching import has_digit
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.faiss.recipe import Recipe, recipe_of
-from migrate.stores.faiss.writer import BuiltWriter
+from migrate.stores.faiss.writer import build_index
 from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
-from migrate.stores.outputs import Output
+from migrate.stores.outputs import Form, Output
 from migrate.stores.records import left_behind, not_json, source_documents
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder
-from migrate.work.writer import FlatFileWriter, StoreWriter
+from migrate.work.writer import FlatFileWriter, StoreWriter, Written, all_put
 
 PICKLE_NAME: Final = "index.pkl"
 
@@ -59,7 +60,7 @@ class NewStoreWriter(FlatFileWriter):
     def __init__(self, folder: Path, documents: _DocsFile | _Docstore, dim: int, metric: Metric) -> None:
         self._folder, self._documents = folder, documents
         self._metric: Metric = metric
-        super().__init__(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None)
+        super().__init__(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, all_put)
 
     def keep(self, documents: Sequence[Document]) -> None:
         """Add the next documents, whose vectors are put, or were put by an earlier writer."""
@@ -74,13 +75,14 @@ class NewStoreWriter(FlatFileWriter):
         self.keep(documents)
         self.put(Shard(self._stop, self._stop + len(vectors)), [vectors])
 
-    def finish(self, rows: Rows | None = None, shards: ShardFolder | None = None) -> None:
+    def finish(self, rows: Rows | None = None, shards: ShardFolder | None = None) -> Written:
         """Complete the store, durably; a StoreError where nothing was appended, or two documents share an id."""
         count = self._stop if rows is None else rows.count
         if not count:
             raise StoreError(f"{self._folder}: there is no document to write; give one at least")
         self._documents.finish()
         self.finish_file(count, head=flat_head(self.dim, count, self._metric))
+        return Written()
 
 
 class _DocsFile:
@@ -130,72 +132,55 @@ class _Docstore:
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 
-class FaissOutput(Output):
-    """A folder with an index, and the documents of a store of any kind in a docs.jsonl beside it.
+def faiss_output(path: Path, index: str = "") -> Output:
+    """Return a folder for an index, and the documents of a store of any kind in a docs.jsonl beside it.
 
     The index is flat, or built after a factory string such as `IVF1024,Flat`.
     """
-
-    def __init__(self, path: Path, index: str = "") -> None:
-        super().__init__(path)
-        self._index, self._recipe = index, recipe_of(index)
-        if index and self._recipe is None:
-            raise UsageError(
-                f"faiss:{path}#?index={index}: this is no index that can be made; write IVF1024,Flat, IVF1024,SQ8, "
-                "IVF1024,SQfp16 or HNSW32, with a number of your own"
-            )
-
-    @property
-    def work_options(self) -> dict[str, str]:
-        """The index too."""
-        return {**super().work_options, **({"index": self._index} if self._index else {})}
-
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer that reads the documents once all rows are there."""
-        if self._recipe is None:
-            return FlatWriter(source, content, dim)
-        if source.info.count < self._recipe.settings.get("nlist", 1):
-            raise UsageError(
-                f"{self.path}: {self._index} has more lists than there are documents ({source.info.count:,}); name "
-                "fewer, some 39 documents to a list at least"
-            )
-        return _IndexWriter(source, content, self._recipe, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of index and documents, and that this kind was asked for."""
-        index = {"index": self._index} if self._index else {}
-        written_as = StoreFacts(written_as={"kind": "faiss", **index}).as_details()
-        return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+    recipe = recipe_of(index)
+    if index and recipe is None:
+        raise UsageError(
+            f"faiss:{path}#?index={index}: this is no index that can be made; write IVF1024,Flat, IVF1024,SQ8, "
+            "IVF1024,SQfp16 or HNSW32, with a number of your own"
+        )
+    options = {"index": index} if index else {}
+    open_writer = _flat_writer if recipe is None else partial(_index_writer, recipe, f"{path}: {index}")
+    return Output(path, form=Form("faiss", open_writer, partial(_faiss_facts, options), options))
 
 
-class _IndexWriter(BuiltWriter):
-    """A writer of an index after a recipe; the documents of `source` follow once it is built."""
-
-    def __init__(self, source: Store, folder: Path, recipe: Recipe, dim: int) -> None:
-        super().__init__(folder / INDEX_NAME, recipe, dim, source.info.metric, partial(write_docs, source))
-        self._source = source
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Complete both."""
-        super().finish(rows, shards)
-        self.remarks = tuple(left_behind(self._source))
+def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+    """Return the hashes of index and documents, and that this kind was asked for."""
+    written_as = StoreFacts(written_as={"kind": "faiss", **options}).as_details()
+    return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
 
 
-class FlatWriter(FlatFileWriter):
-    """A writer of rows straight to their place; the documents of `source` follow once all are there."""
+def _index_writer(recipe: Recipe, named: str, source: Store, folder: Path, dim: int) -> StoreWriter:
+    """Return a writer of an index after a recipe; the documents of `source` follow once it is built."""
+    if source.info.count < recipe.settings.get("nlist", 1):
+        raise UsageError(
+            f"{named} has more lists than there are documents ({source.info.count:,}); name fewer, some 39 documents "
+            "to a list at least"
+        )
 
-    def __init__(self, source: Store, folder: Path, dim: int) -> None:
-        count = source.info.count
-        super().__init__(folder / INDEX_NAME, flat_head(dim, count, source.info.metric), dim, count)
-        self._source = source
+    def complete(rows: Rows, shards: ShardFolder) -> Written:
+        built = build_index(folder / INDEX_NAME, recipe, source.info.metric, rows, shards)
+        write_docs(source, folder)
+        return replace(built, remarks=tuple(left_behind(source)))
 
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Complete both."""
+    return StoreWriter(dim, complete)
+
+
+def _flat_writer(source: Store, folder: Path, dim: int, remarks: tuple[str, ...] = ()) -> FlatFileWriter:
+    """Return a writer of rows straight to their place; the documents of `source` follow once all are there."""
+
+    def complete(rows: Rows, _shards: ShardFolder) -> Written:
         if not rows.count:
-            raise StoreError(f"{self.path.parent}: there is no document to write; give one at least")
-        write_docs(self._source, self.path.parent)
-        self.finish_file(rows.count)
-        self.remarks = (*self.remarks, *left_behind(self._source))
+            raise StoreError(f"{folder}: there is no document to write; give one at least")
+        write_docs(source, folder)
+        return Written(remarks=(*remarks, *left_behind(source)))
+
+    count = source.info.count
+    return FlatFileWriter(folder / INDEX_NAME, flat_head(dim, count, source.info.metric), dim, count, complete)
 
 
 def write_docs(source: Store, folder: Path) -> None:
@@ -206,14 +191,13 @@ def write_docs(source: Store, folder: Path) -> None:
     docs.finish()
 
 
-def flat_writer(source: Store, location: Path, dim: int) -> FlatWriter:
+def flat_writer(source: Store, folder: Path, dim: int) -> FlatFileWriter:
     """Return the writer of a new store for documents that lie in no folder."""
-    writer = FlatWriter(source, location, dim)
-    writer.remarks = (
+    remark = (
         f"stores of the kind {source.info.kind} lie in no folder: this one is a FAISS index with a docs.jsonl; "
-        f"name the output {source.info.kind}:... for one like the source",
+        f"name the output {source.info.kind}:... for one like the source"
     )
-    return writer
+    return _flat_writer(source, folder, dim, (remark,))
 
 
 def _line(document: Document, row: int) -> bytes:

@@ -26,7 +26,7 @@ from migrate.stores.switching import BESIDE, Exchange, Folders, SwitchableStore,
 from migrate.vectors import Batch, Document
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import FlatFileWriter
+from migrate.work.writer import Complete, Written
 
 INDEX_NAME = "index.faiss"
 """The index of a new store that has no predecessor in files; beside it is a `DOCS_NAME`."""
@@ -167,19 +167,14 @@ class RowFileStore(FileStore):
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
 
-class RowFileWriter(FlatFileWriter):
-    """Writes rows straight to their place between a head and a tail, and at the end the documents."""
+def with_documents(documents: DocumentSource, folder: Path, remarks: tuple[str, ...] = ()) -> Complete:
+    """Return what completes a store whose vectors are in `folder`, by writing the documents beside them."""
 
-    def __init__(
-        self, path: Path, head: bytes, dim: int, count: int, documents: DocumentSource, tail: bytes = b""
-    ) -> None:
-        super().__init__(path, head, dim, count)
-        self._documents, self._tail = documents, tail
+    def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+        documents.write_all(folder)
+        return Written(remarks=remarks)
 
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Complete both."""
-        self.finish_file(rows.count, self._tail)
-        self._documents.write_all(self.path.parent)
+    return complete
 
 
 def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:

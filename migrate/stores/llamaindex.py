@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import FileStamp, output_errors
 from migrate.reading import MalformedError, read_table
-from migrate.stores.base import KindSupport, StoreInfo, StoreWriter
+from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors, shown
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import MOST_BYTES, json_errors, sidecar_files
@@ -29,6 +29,7 @@ from migrate.stores.records import read_metric
 from migrate.work.outputs import why_missing
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
+from migrate.work.writer import StoreWriter, Written
 
 _STORE_ENDING: Final = "store.json"
 _ENDING: Final = f"vector_{_STORE_ENDING}"
@@ -124,7 +125,13 @@ class LlamaIndexSimpleStore(RowFileStore):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of the same files, under the same names."""
-        return _Writer(location / self.index_path.name, self, dim)
+
+        def complete(rows: Rows, _shards: ShardFolder) -> Written:
+            self.write_vectors(location / self.index_path.name, rows)
+            self.source.write(location)
+            return Written()
+
+        return StoreWriter(dim, complete)
 
     def write_vectors(self, path: Path, rows: Rows) -> None:
         """Write a file of these vectors with the ids and the other tables of this store, durably."""
@@ -140,20 +147,6 @@ class LlamaIndexSimpleStore(RowFileStore):
             file.write("}")
             file.flush()
             os.fsync(file.fileno())
-
-
-class _Writer(StoreWriter):
-    """Writes the file of vectors at the end, from the rows in the files of their shards, and the others beside it."""
-
-    def __init__(self, path: Path, store: LlamaIndexSimpleStore, dim: int) -> None:
-        self._path = path
-        self._store = store
-        self.dim = dim
-
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write all files."""
-        self._store.write_vectors(self._path, rows)
-        self._store.source.write(self._path.parent)
 
 
 def _as_array(embeddings: Mapping[str, Any]) -> NDArray[np.float32]:

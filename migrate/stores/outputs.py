@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from migrate.files import sha256_file, state_folder
 from migrate.stores.base import Store
@@ -15,25 +16,71 @@ from migrate.work.outputs import OutputFolder
 from migrate.work.writer import StoreWriter
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a new store is written.
+
+    Attributes
+    ----------
+    name
+        What was asked for, such as the kind of the store; None for a store like the source.
+    open_writer
+        Returns a writer of the documents of a store into a folder, with vectors of a dimension. Processes that make
+        shards have one each, so that this is picklable.
+    facts
+        Returns the facts of the files in a folder for the manifest, by the SHA-256 of a file.
+    options
+        What else a run that is continued has in common with the one that was begun.
+    """
+
+    name: str | None
+    open_writer: Callable[[Store, Path, int], StoreWriter]
+    facts: Callable[[Store, Path, Sha256], Mapping[str, Any]]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def _copy_writer(source: Store, folder: Path, dim: int) -> StoreWriter:
+    return source.destination(folder, dim)
+
+
+LIKE_SOURCE: Final = Form(None, _copy_writer, hash_written)
+"""The form of the store that is read."""
+
+
 class Output(OutputFolder):
-    """A folder for a new store of the source's own kind, which `location` opens once it is there."""
+    """A place for a new store in some form, which `location` opens once it is there.
+
+    It is a folder. Another place overrides what differs, and has a `name`, which local files are called after. There,
+    what is written goes to a name that nobody uses, and `publish` makes it the final one, in one step; the files in
+    `content` (manifest, confidence, state of the model) go with it.
+    """
 
     remarks: tuple[str, ...] = ()
     """Notes of what was found when it was published."""
 
-    def __init__(self, path: Path, location: str | None = None) -> None:
+    def __init__(
+        self, path: Path, location: str | None = None, form: Form = LIKE_SOURCE, *, name: str | None = None
+    ) -> None:
         super().__init__(path)
-        self.location = str(path) if location is None else location
+        self.location = str(path) if location is None else location  # without a password
+        self.form = form
+        self.name = name
+
+    @property
+    def is_folder(self) -> bool:
+        """True if the store is the folder `path`."""
+        return self.name is None
 
     @property
     def display_name(self) -> Path | str:
         """The path of a folder, else the location, for a person."""
-        return self.path
+        return self.path if self.is_folder else self.location
 
     @property
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
-        return {} if type(self) is Output else {"output": f"{type(self).__name__} {self.location}"}
+        place = {} if self.form.name is None else {"output": f"{self.form.name} {self.location}"}
+        return {**place, **self.form.options}
 
     def caution(self, dim: int) -> str | None:
         """Return what programs must do before the output, with vectors of `dim`, is there; None if nothing."""
@@ -44,43 +91,27 @@ class Output(OutputFolder):
         return None
 
     def sibling(self, ending: str) -> Path:
-        """Return a path for what belongs to the store and is no part of it."""
-        return self.path.with_name(f"{self.path.name}.{ending}")
+        """Return a path for what belongs to the store and is no part of it: in the current folder for a server."""
+        return self.path.with_name(f"{self.path.name}.{ending}") if self.is_folder else Path(f"{self.name}.{ending}")
 
     def __str__(self) -> str:
         return self.location
 
     def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer of the documents of `source` with vectors of dimension `dim`.
-
-        Every process that makes shards has one.
-        """
-        return source.destination(content, dim)
+        """Return a writer of the documents of `source` with vectors of dimension `dim`."""
+        return self.form.open_writer(source, content, dim)
 
     def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
         """Return the facts of the files in `content` for the manifest."""
-        return hash_written(source, content, sha256)
+        return self.form.facts(source, content, sha256)
 
 
-class ServerOutput(Output):
-    """A table or a collection of a server.
+def file_name(name: str) -> str:
+    """Return a name for files that go with a table or a collection."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
 
-    What is written goes to a name that nobody uses; `publish` makes it the final one, in one step. The files in
-    `content` (manifest, confidence, state of the model) go with it. `location` has no password; local files are called
-    after `name`.
-    """
 
-    def __init__(self, location: str, name: str) -> None:
-        self.location = location
-        self.name = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
-        self.digest = hashlib.sha256(location.encode()).hexdigest()[:12]
-        self.path = state_folder() / "outputs" / f"{self.name}-{self.digest}"
-
-    @property
-    def display_name(self) -> str:
-        """The location."""
-        return self.location
-
-    def sibling(self, ending: str) -> Path:
-        """Return a path in the current folder."""
-        return Path(f"{self.name}.{ending}")
+def state_path(name: str, identity: str) -> Path:
+    """Return the path on this machine of an output that is elsewhere: lock and work folder lie beside it."""
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return state_folder() / "outputs" / f"{name}-{digest}"

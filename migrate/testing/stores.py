@@ -25,13 +25,13 @@ from migrate.files import canonical_json, work_folder
 from migrate.stores import open_store
 from migrate.stores.base import Hits, Metric, Store, read_all
 from migrate.stores.faiss.search import open_search
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of
 from migrate.stores.serving import is_cosine
 from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Document, Vectors, unit_rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter, put_rows, write_rows
+from migrate.work.writer import Written, put_rows, write_rows
 
 COUNT = 60
 DIM = 8
@@ -212,8 +212,8 @@ class StoreTests(ABC):
         output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         for start, stop in ((26, COUNT), (0, 13), (13, 26), (13, 26)):
             output.put(store, start, vectors[start:stop])  # by a writer of its own
-        writer = output.finish(store, 5)
-        assert np.array_equal(_order_of(writer), order)
+        written = output.finish(store, 5)
+        assert np.array_equal(_order_of(written), order)
         new = output.publish()
         assert np.array_equal(read_all(new.scan()).vectors, vectors[order])
         assert list(new.documents()) == list(whole.documents())
@@ -225,10 +225,10 @@ class StoreTests(ABC):
         output = _Output(self.new_location(tmp_path / "new"), tmp_path / "new")
         output.put(store, 0, vectors)
         for _ in range(2):  # as after a kill between the end of the writing and the final name
-            writer = output.finish(store, 5)
+            written = output.finish(store, 5)
         new = output.publish()
         assert new.info.count == COUNT
-        assert np.array_equal(read_all(new.scan()).vectors, vectors[_order_of(writer)])
+        assert np.array_equal(read_all(new.scan()).vectors, vectors[_order_of(written)])
 
     def test_what_is_unfinished_has_no_final_name(self, tmp_path: Path) -> None:
         store, vectors = self._open(tmp_path / "store"), example_vectors(dim=5)
@@ -394,8 +394,8 @@ class StoreTests(ABC):
         output = _Output(self.new_location(folder), folder)
         for start in range(0, COUNT, 13):
             output.put(store, start, vectors[start : start + 13])
-        writer = output.finish(store, vectors.shape[1])
-        return output.publish(), _order_of(writer)
+        written = output.finish(store, vectors.shape[1])
+        return output.publish(), _order_of(written)
 
 
 _QUERIES = example_vectors(3, seed=5)
@@ -446,28 +446,26 @@ class _Output:
         writer.begin()
         put_rows(writer, self._shards, start, vectors)
 
-    def write(self, store: Store, vectors: Vectors) -> StoreWriter:
+    def write(self, store: Store, vectors: Vectors) -> Written:
         """Write all rows at once."""
         writer = self.place.writer(store, self._content, vectors.shape[1])
-        write_rows(writer, [(0, vectors)], len(vectors))
-        return writer
+        return write_rows(writer, [(0, vectors)], len(vectors))
 
-    def finish(self, store: Store, dim: int) -> StoreWriter:
+    def finish(self, store: Store, dim: int) -> Written:
         """Complete the store by another writer."""
         writer = self.place.writer(store, self._content, dim)
         writer.begin()
         for shard in self._shards:
             put = self._shards.details(shard)["put"]
             assert put is None or writer.is_sound(shard, put)
-        writer.finish(self._shards.all_rows(dim, COUNT), self._shards)
-        return writer
+        return writer.finish(self._shards.all_rows(dim, COUNT), self._shards)
 
     def publish(self) -> Store:
         """Give the store its name, and open it."""
-        if isinstance(self.place, ServerOutput):
-            self.place.publish(self._content, force=False)
-        else:
+        if self.place.is_folder:
             self._content.rename(self.place.path)
+        else:
+            self.place.publish(self._content, force=False)
         return open_store(self.place.location)
 
 
@@ -479,8 +477,8 @@ def _refused(kind: type[LeadMigrateError], call: Callable[[], object], why: str)
     raise AssertionError(f"expected a {kind.__name__}, {why}")
 
 
-def _order_of(writer: StoreWriter) -> NDArray[np.int64]:
-    return np.arange(COUNT) if writer.order is None else writer.order
+def _order_of(written: Written) -> NDArray[np.int64]:
+    return np.arange(COUNT) if written.order is None else written.order
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -189,6 +189,12 @@ class OutputFolder:
         if request is not None:
             request.has_made(str(self))
 
+    def completed(self, command: str) -> RunState | None:
+        """Return the state of an earlier run of a command that has made all; None where there is none."""
+        state = RunState.read(self.path)
+        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
+        return state if is_made else None
+
     def discard(self) -> None:
         """Undo what unfinished work has left outside of its folder, as an older output that stepped aside."""
         old = self.work_path / "old"
@@ -339,8 +345,7 @@ def settle(output: Path | OutputFolder, command: str, *, force: bool) -> bool:
     if not target.work_path.is_dir():
         return False
     with target.held():
-        state = RunState.read(target.path)
-        if state is None or state.complete is None or state.configuration.get("command") != command:
+        if target.completed(command) is None:
             return False
         if not target.is_published(content):
             if not content.is_dir():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,31 +25,51 @@ from migrate.work.shards import VECTORS, Block, Shard, ShardFolder
 Facts = Mapping[str, Any]
 
 
-class StoreWriter(ABC):
+@dataclass(frozen=True, eq=False, slots=True)
+class Written:
+    """A store that is complete.
+
+    Attributes
+    ----------
+    order
+        The row of the source that each row of the store is of, (count,); None where they are the same. What is kept of
+        each document beside the store (`confidence.npy`, `sources.npy`) is put in this order. A kind whose rows come to
+        lie elsewhere, as an index with new lists or a table sorted by ids, must say so.
+    remarks
+        What could not be kept as it was, and why.
+    recall
+        Of an index that may keep less than the vectors it was given, against exact search over these.
+    """
+
+    order: NDArray[np.int64] | None = None
+    remarks: tuple[str, ...] = ()
+    recall: float | None = None
+
+
+Complete = Callable[[Rows, ShardFolder], Written]
+"""Completes a store, durably, from the vectors that were not put, and from the shards, with what `put` returned."""
+
+
+def all_put(_rows: Rows, _shards: ShardFolder) -> Written:
+    """Complete nothing more."""
+    return Written()
+
+
+class StoreWriter:
     """Writes a store into a folder that is there and is nobody else's.
 
     A kind that can take parts takes them by `put`, from any process; of any other the vectors wait in the files of
-    their shards. Every process that makes shards has a writer of its own, and making one changes nothing that another
-    has written. One process calls `begin` first and `finish` last.
+    their shards until `complete` writes the store of them. Every process that makes shards has a writer of its own, and
+    making one changes nothing that another has written. One process calls `begin` first and `finish` last.
 
-    `remarks` say what could not be kept as it was, and why. A writer that `takes_room` needs this disk for its vectors;
-    one whose parts go to object storage does not. `recall` is that of a finished index that may keep less than the
-    vectors it was given, against exact search over these.
+    A writer that `takes_room` needs this disk for its vectors; one whose parts go to object storage does not.
     """
 
-    dim: int
-    remarks: tuple[str, ...] = ()
     takes_room: bool = True
-    recall: float | None = None
 
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """The row of the source that each row of the finished store is of, (count,); None where they are the same.
-
-        What is kept of each document beside the store (`confidence.npy`, `sources.npy`) is put in this order. A kind
-        whose rows come to lie elsewhere, as an index with new lists or a table sorted by ids, must say so.
-        """
-        return None
+    def __init__(self, dim: int, complete: Complete) -> None:
+        self.dim = dim
+        self._complete = complete
 
     def begin(self) -> None:
         """Claim the place where parts go, if there is one."""
@@ -72,9 +92,9 @@ class StoreWriter(ABC):
         """Return whether what `put` has said of a shard is still so; called in the order of the shards."""
         return True
 
-    @abstractmethod
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> Written:
         """Complete the store, durably; `rows` has all vectors that were not put, `shards` what `put` returned."""
+        return self._complete(rows, shards)
 
     def sha256(self, path: Path) -> str:
         """Return SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
@@ -82,10 +102,16 @@ class StoreWriter(ABC):
 
 
 class FlatFileWriter(StoreWriter):
-    """A file of float32 rows, `count` if that is known, between a head and a tail; every row has its offset."""
+    """A file of float32 rows, `count` if that is known, between a head and a tail; every row has its offset.
 
-    def __init__(self, path: Path, head: bytes, dim: int, count: int | None) -> None:
-        self.path, self.dim, self.count = path, dim, count
+    `complete` writes what lies beside it.
+    """
+
+    def __init__(
+        self, path: Path, head: bytes, dim: int, count: int | None, complete: Complete, *, tail: bytes = b""
+    ) -> None:
+        super().__init__(dim, complete)
+        self.path, self.count, self._tail = path, count, tail
         self._begin, self._row_bytes = len(head), 4 * dim
         self._stop = 0
         # Of the bytes up to `_end`, as long as shards come in order
@@ -171,6 +197,11 @@ class FlatFileWriter(StoreWriter):
         self._stop = max(self._stop, shard.stop)
         return True
 
+    def finish(self, rows: Rows, shards: ShardFolder) -> Written:
+        """Complete the file, and what lies beside it."""
+        self.finish_file(rows.count, self._tail)
+        return super().finish(rows, shards)
+
     def finish_file(self, rows: int, tail: bytes = b"", head: bytes | None = None) -> None:
         """Write what comes after so many rows, and a head that only the end can tell; wait for the disk."""
         with output_errors(self.path):
@@ -245,11 +276,11 @@ def put_rows(writer: StoreWriter, shards: ShardFolder, start: int, vectors: Vect
 
 def write_rows(
     writer: StoreWriter, chunks: Iterable[tuple[int, Vectors]], count: int, scratch: Path | None = None
-) -> None:
+) -> Written:
     """Write a store of `count` rows at once, from parts in any order, each with its first row, by way of `scratch`."""
     with TemporaryDirectory(dir=scratch, prefix=".rows-") as folder:
         shards = ShardFolder(Path(folder))
         writer.begin()
         for start, vectors in chunks:
             put_rows(writer, shards, start, vectors)
-        writer.finish(shards.all_rows(writer.dim, count), shards)
+        return writer.finish(shards.all_rows(writer.dim, count), shards)

@@ -57,8 +57,8 @@ MOMENTS = {
     "column kept": [("after", "migrate.stores.added_fields:FieldFolders.keep")],
     "column exchanged": [("after", "migrate.stores.parquet.columns:exchange_paths")],
     "field dropped": [("after", "migrate.stores.added_fields:VectorFields.drop")],
-    "embedded": [("before", "migrate.live.writing:VectorWriter.put")],
-    "vectors written": [("after", "migrate.live.writing:VectorWriter.replace")],
+    "embedded": [("before", "migrate.live.worker:put_true_vectors")],
+    "vectors written": [("after", "migrate.live.writing:replace_vectors")],
 }
 """The calls that are one moment; a method is that of subclasses too."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from fault_place import files_of, spoiler
 from refusing_disk import RefusingDisk
 
-from migrate.stores.file_store import RowFileWriter
+from migrate.work.writer import FlatFileWriter
 
 TRANSLATE = ("translate", "store", "stitch", "-o", "out", "-q")
 ENOSPC, EIO = errno.ENOSPC, errno.EIO
@@ -150,11 +150,11 @@ resource.setrlimit(resource.RLIMIT_AS, (mapped + {spare_bytes},) * 2)
 @spoiler
 def changes_meanwhile(place, how):
     """The source changes between the vectors and the end of the run."""
-    finish = RowFileWriter.finish
+    finish = FlatFileWriter.finish
     path = place.docs if how == "docs" else place.index
 
     def changing(writer, rows, shards):
-        finish(writer, rows, shards)
+        written = finish(writer, rows, shards)
         stat = path.stat()
         if how == "time":
             os.utime(path, ns=(1, 1))
@@ -163,9 +163,10 @@ def changes_meanwhile(place, how):
         else:
             path.write_bytes(path.read_bytes()[::-1])
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+        return written
 
     place.meddled = {str(path.relative_to(place.folder))}
-    place.patch.setattr(RowFileWriter, "finish", changing)
+    place.patch.setattr(FlatFileWriter, "finish", changing)
 
 
 @spoiler

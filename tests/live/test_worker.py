@@ -33,7 +33,7 @@ from migrate.live.searcher import LiveSearcher
 from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_path
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions
-from migrate.live.writing import VectorWriter
+from migrate.live.writing import put_true_vectors
 from migrate.selection.matches import ASKED_AGAIN
 from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import switch
@@ -466,8 +466,7 @@ def test_a_text_that_changed_since_it_was_embedded_keeps_the_vector_that_it_was_
     edit(location, changed=ids)
     before = vectors_by_id(location, ids)
     with state_of(location) as state:
-        writer = VectorWriter(state)
-        assert writer.put(store, ours, embedder.embed_documents(ours)) == 0
+        assert put_true_vectors(state, store, ours, embedder.embed_documents(ours)) == 0
         assert not state.documents.true().keys() & set(ids)
     after = vectors_by_id(location, ids)
     assert sorted(after) == sorted(ids)

@@ -45,10 +45,10 @@ def backwards(documents, vectors):
 
 
 def written(store, location, folder, vectors):
-    """What a command writes: the store under `location`, complete, and what wrote it."""
+    """What a command writes: the store under `location`, complete, and what is told of it."""
     output = _Output(location, folder)
-    writer = output.write(store, vectors)
-    return output.publish(), writer
+    finished = output.write(store, vectors)
+    return output.publish(), finished
 
 
 def store_of_lines(folder, *lines):

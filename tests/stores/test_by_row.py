@@ -108,8 +108,8 @@ def test_a_store_of_another_kind_says_what_it_lacks(location, folder, tmp_path):
     for name in ("metadata.json", "ids.json"):
         (folder / name).write_text(BESIDE[name])
     new = tmp_path / "new"
-    _, writer = written(open_store(folder), location.format(new), new, example_vectors(COUNT, 5))
-    (remark,) = [remark for remark in writer.remarks if "metadata.json" in remark]
+    _, finished = written(open_store(folder), location.format(new), new, example_vectors(COUNT, 5))
+    (remark,) = [remark for remark in finished.remarks if "metadata.json" in remark]
     assert remark.startswith("ids.json, metadata.json: with an entry for each row of the source, but not read; the new")
     assert not (new / "metadata.json").exists()
 

@@ -97,7 +97,7 @@ def test_records_without_text_or_metadata_and_the_named_function_go_through(kind
     store = open_store(f"{location}#awkward")
     assert store.info.details["embedding_function"] == "openai"
     vectors = example_vectors(60, 9)
-    made, writer = written(store, new, tmp_path / "new", vectors)
+    made, finished = written(store, new, tmp_path / "new", vectors)
     client = persistent(tmp_path / "new") if kind == "folder" else client
     copy = client.get_collection(new.partition("#")[2], embedding_function=None)
     assert everything(copy) == everything(old)
@@ -106,7 +106,7 @@ def test_records_without_text_or_metadata_and_the_named_function_go_through(kind
     assert np.array_equal(read_all(made.scan()).vectors, vectors)
     found = copy.get(ids=["id-5"], include=["embeddings"])["embeddings"][0]
     assert np.array_equal(np.asarray(found, np.float32), vectors[store.ids(range(60)).index("id-5")])
-    assert "openai" in writer.remarks[0]
+    assert "openai" in finished.remarks[0]
     if kind == "server":
         for name in ("awkward", "awkward-new"):
             store.driver.delete(name)
@@ -165,7 +165,7 @@ def test_vectors_compared_by_cosine_come_back(tmp_path):
 
 
 def written_from(lines, tmp_path):
-    """A writer of a collection that has the documents of these lines of a docs.jsonl."""
+    """What came of a collection written with the documents of these lines of a docs.jsonl."""
     store, location = store_of_lines(tmp_path / "old", *lines), f"chroma:{tmp_path}/new#docs"
     return written(store, location, tmp_path / "new", np.ones((len(lines), 3), np.float32))[1]
 
@@ -185,14 +185,14 @@ def test_a_store_of_another_kind_becomes_a_collection(tmp_path):
     some = {"n": None, "deep": {"k": [1, None]}, "i": 3, "mixed": [1, "a"], "e": []}
     others = {"nan": float("nan"), "inf": [1.5, -float("inf")], "big": 1 << 70, "f": 1.5}
     lines = [{"id": "a", "text": "x", "metadata": some}, {"id": "b", "text": "", "metadata": others}]
-    writer = written_from(lines, tmp_path)
+    finished = written_from(lines, tmp_path)
     collection = persistent(tmp_path / "new").get_collection("docs", embedding_function=None)
     assert everything(collection) == {
         "a": ("x", {"deep": '{"k": [1, null]}', "i": 3, "mixed": '[1, "a"]', "e": "[]"}, None),
         "b": ("", {"nan": "NaN", "inf": "[1.5, -Infinity]", "big": str(1 << 70), "f": 1.5}, None),
     }
     assert collection._model.configuration_json["hnsw"]["space"] == "ip"
-    assert [remark.rpartition(": ")[2] for remark in writer.remarks] == ["n", "big, deep, e, inf, mixed, nan"]
+    assert [remark.rpartition(": ")[2] for remark in finished.remarks] == ["n", "big, deep, e, inf, mixed, nan"]
 
 
 def test_a_folder_of_langchain_is_an_ordinary_one(tmp_path):

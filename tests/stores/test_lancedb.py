@@ -97,10 +97,10 @@ def test_doubles_and_rows_without_a_vector_stay_what_they_are(tmp_path):
     assert np.array_equal(found.vectors, vectors[rows].astype(np.float32))
 
     new = example_vectors(store.info.count, 5)
-    _, writer = written(store, f"lancedb:{tmp_path}/new#renamed", tmp_path / "new", new)
+    _, finished = written(store, f"lancedb:{tmp_path}/new#renamed", tmp_path / "new", new)
     made = lancedb.connect(str(tmp_path / "new")).open_table("renamed").to_arrow().combine_chunks()
     assert made.drop_columns(["vec"]).equals(old.drop_columns(["vec"]).combine_chunks())
-    assert made.schema.field("vec").type == pa.list_(pa.float64(), 5) and writer.remarks == ()
+    assert made.schema.field("vec").type == pa.list_(pa.float64(), 5) and finished.remarks == ()
     assert np.array_equal(np.array(made["vec"].is_valid()), has)
     assert np.array_equal(np.array([made["vec"][row].as_py() for row in rows]), new.astype(float))
     assert open_store(tmp_path / "new").info.details["vector"] == "vec"
@@ -125,7 +125,7 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
     store = open_store(tmp_path / "old")
     assert store.info.index_type == old.index_type
     assert store.info.metric == ("l2" if config.distance_type == "l2" else "ip")
-    _, writer = written(store, tmp_path / "new", tmp_path / "new", np.ascontiguousarray(vectors[:, :8]))
+    _, finished = written(store, tmp_path / "new", tmp_path / "new", np.ascontiguousarray(vectors[:, :8]))
     made = lancedb.connect(str(tmp_path / "new")).open_table("docs")
     (new,) = made.list_indices()
     assert (new.index_type, new.name) == (old.index_type, old.name)
@@ -133,7 +133,7 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
     compression = [index.index_details.get("compression", {}).get("num_sub_vectors") for index in (old, new)]
     assert compression[0] == compression[1]
     assert old.index_details.get("hnsw_index_config") == new.index_details.get("hnsw_index_config")
-    assert any("lossy" in remark for remark in writer.remarks) == lossy
+    assert any("lossy" in remark for remark in finished.remarks) == lossy
 
 
 def test_a_version_is_read_whatever_comes_after_it(tmp_path):

@@ -156,8 +156,8 @@ def test_every_field_of_every_record_goes_through(kind, url, tmp_path):
     assert document.text == "naïve 🦆 0" and document.metadata["extra"] == {"k": [1, None]}
 
     vectors = np.random.default_rng(6).normal(size=(COUNT, 5)).astype(np.float32)
-    made, writer = written(store, f"milvus:{new}#renamed", tmp_path / "new", vectors)
-    assert writer.remarks == ()
+    made, finished = written(store, f"milvus:{new}#renamed", tmp_path / "new", vectors)
+    assert finished.remarks == ()
     assert np.array_equal(read_all(made.scan()).vectors, vectors)
     with client_of(new) as client:
         found = whole(client, "renamed")
@@ -221,8 +221,8 @@ def make_folder(tmp_path, **options):
 
 def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
     store = open_store(make_folder(tmp_path, auto_id=True))
-    made, writer = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 5))
-    assert "auto_id" in writer.remarks[0]
+    made, finished = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 5))
+    assert "auto_id" in finished.remarks[0]
     assert list(made.ids(range(20))) == list(store.ids(range(20)))
     assert list(made.documents()) == list(store.documents())
     with pytest.raises(StoreError, match="auto_id"):
@@ -256,8 +256,8 @@ def test_a_partition_key_stays_one_and_lossy_indexes_are_named(tmp_path):
         partitions = client.list_partitions("docs")
     store = open_store(f"milvus:{tmp_path}/old#docs")
     assert "lossy" in " ".join(store.info.notes) and "HNSW_SQ" in str(store.info)
-    made, writer = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 6))
-    assert "check its recall" in writer.remarks[0] and list(made.documents()) == list(store.documents())
+    made, finished = written(store, f"milvus:{tmp_path}/new#docs", tmp_path / "new", example_vectors(20, 6))
+    assert "check its recall" in finished.remarks[0] and list(made.documents()) == list(store.documents())
     with client_of(tmp_path / "new") as client:
         assert client.describe_collection("docs")["fields"][1]["is_partition_key"]
         assert client.list_partitions("docs") == partitions and len(partitions) > 2

@@ -28,7 +28,6 @@ from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.outputs import ServerOutput
 from migrate.stores.parquet import store as store_of_parquet
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
@@ -181,11 +180,11 @@ def write_faiss(folder, documents):
 def write_copy(store, location, vectors, folder):
     """A copy with other vectors."""
     output = output_of(location)
-    content = folder / "content" if isinstance(output, ServerOutput) else output.path
+    content = output.path if output.is_folder else folder / "content"
     content.mkdir()
     writer = output.writer(store, content, vectors.shape[1])
     write_rows(writer, [(0, vectors)], len(vectors))
-    if isinstance(output, ServerOutput):
+    if not output.is_folder:
         output.publish(content, force=False)
     return open_store(location)
 

@@ -89,8 +89,8 @@ def written(source, name, dim, seed=3):
     """A copy with other vectors, published."""
     vectors = np.random.default_rng(seed).normal(size=(source.info.count, dim)).astype(np.float32)
     with TemporaryDirectory() as folder:
-        made, writer = write(source, location(name), Path(folder, "new"), vectors)
-    return made, vectors, writer
+        made, finished = write(source, location(name), Path(folder, "new"), vectors)
+    return made, vectors, finished
 
 
 LANGCHAIN = """
@@ -201,7 +201,7 @@ def test_comment_and_parameters_go_with_a_copy_and_what_does_not_is_named(awkwar
         connection.execute(f"ALTER TABLE {awkward} REPLICA IDENTITY FULL")
         connection.execute(f"CREATE RULE kept AS ON DELETE TO {awkward} DO INSTEAD NOTHING")
         connection.execute(f"CREATE STATISTICS {awkward}_two ON n, note FROM {awkward}")
-    _, _, writer = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
+    _, _, finished = written(open_store(f"{location(awkward)}.embedding?text=body"), f"{awkward}_new.embedding", 9)
     for question in (
         "SELECT obj_description(%s::regclass, 'pg_class')",
         "SELECT col_description(attrelid, attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'note'",
@@ -210,7 +210,7 @@ def test_comment_and_parameters_go_with_a_copy_and_what_does_not_is_named(awkwar
     ):
         assert ask(question, f"{awkward}_new") == ask(question, awkward) != [(None,)]
     expected = f"not copied of the table: rule kept, its replica identity, the comment of index {awkward}_lower; see"
-    assert any(remark.startswith(expected) for remark in writer.remarks), writer.remarks
+    assert any(remark.startswith(expected) for remark in finished.remarks), finished.remarks
 
 
 def test_metadata_are_the_other_columns(awkward):

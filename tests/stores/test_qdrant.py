@@ -150,9 +150,9 @@ def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):
     asked = {}
     create = server.create_collection
     monkeypatch.setattr(server, "create_collection", lambda name, **facts: (asked.update(facts), create(name, **facts)))
-    _, writer = written(store, "qdrant:http://db.example#new", tmp_path / "new", example_vectors(dim=5))
+    _, finished = written(store, "qdrant:http://db.example#new", tmp_path / "new", example_vectors(dim=5))
     assert asked["hnsw_config"].m == 33 and asked["quantization_config"] == quantized and asked["on_disk_payload"]
-    assert "lossy" in writer.remarks[0]
+    assert "lossy" in finished.remarks[0]
 
 
 def lead(client, alias, collection):

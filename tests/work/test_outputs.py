@@ -11,30 +11,24 @@ from migrate.errors import OutputError, StoreError, UsageError, VectorError
 from migrate.work.jobs import Configuration, StoreJob
 from migrate.work.outputs import RunState, open_steps, rows_done, rows_left, write_store
 from migrate.work.shards import Block, shards_of
-from migrate.work.writer import FlatFileWriter, StoreWriter
+from migrate.work.writer import FlatFileWriter, StoreWriter, Written, all_put
 
 ROWS = np.arange(10, dtype="<f4").reshape(5, 2)
 WHOLE = b"head" + ROWS.tobytes() + b"tail"
 
 
-class RowWriter(FlatFileWriter):
-    def __init__(self, folder):
-        super().__init__(folder / "rows", b"head", 2, 5)
-
-    def finish(self, rows, shards):
-        self.finish_file(rows.count, b"tail")
+def row_writer(folder):
+    return FlatFileWriter(folder / "rows", b"head", 2, 5, all_put, tail=b"tail")
 
 
-class WaitingWriter(StoreWriter):
+def waiting_writer(folder):
     """The same file, written at the end."""
 
-    dim = 2
+    def complete(rows, shards):
+        (folder / "rows").write_bytes(b"head" + b"".join(part.tobytes() for _, part in rows.batches(2)) + b"tail")
+        return Written()
 
-    def __init__(self, folder):
-        self.folder = folder
-
-    def finish(self, rows, shards):
-        (self.folder / "rows").write_bytes(b"head" + b"".join(part.tobytes() for _, part in rows.batches(2)) + b"tail")
+    return StoreWriter(2, complete)
 
 
 class Maker(StoreJob):
@@ -102,7 +96,7 @@ def work(tmp_path):
     return tmp_path / ".out.work"
 
 
-@pytest.fixture(params=[RowWriter, WaitingWriter])
+@pytest.fixture(params=[row_writer, waiting_writer])
 def maker(request, out):
     return Maker(out, request.param)
 
@@ -224,14 +218,14 @@ def test_damaged_shards_are_made_again_and_told_and_one_that_was_made_twice_coun
     damage(third)
     third.with_name(".unfinished").write_bytes(b"half")
     first.with_name(f"{first.name[:-64]}{'0' * 64}").write_bytes(b"another content")
-    again = 2 if maker.kind is RowWriter else 1  # the hash of rows that came in order is of all up to them
+    again = 2 if maker.kind is row_writer else 1  # the hash of rows that came in order is of all up to them
     assert maker.complete() == [*[2, 3][:again], 4]
     assert f"{again} rows are damaged and are made again" in caplog.text
 
 
 @pytest.mark.parametrize("spoil", [cut, damage, os.unlink])
 def test_rows_that_are_not_what_was_put_are_made_again(out, work, spoil):
-    maker = Maker(out, RowWriter)
+    maker = Maker(out, row_writer)
     maker.backwards = True
     maker.break_off(4)
     maker.backwards = False
@@ -265,7 +259,7 @@ def test_an_older_output_is_not_lost_by_a_restart_in_the_middle_of_its_replaceme
 def test_room_is_asked_for_what_is_left(out, monkeypatch):
     asked = []
     monkeypatch.setattr("migrate.work.jobs.require_room", lambda path, size: asked.append((path, size)))
-    maker = Maker(out, WaitingWriter)
+    maker = Maker(out, waiting_writer)
     maker.break_off(3)
     left = 5 - rows_done(out, "test")
     maker.complete()

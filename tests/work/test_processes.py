@@ -10,19 +10,14 @@ from migrate.locations import hide_secrets, secrets_of
 from migrate.work.jobs import Configuration, StoreJob, Work
 from migrate.work.processes import make_shards
 from migrate.work.shards import Block, ShardFolder, shards_of
-from migrate.work.writer import StoreWriter, make_shard
+from migrate.work.writer import StoreWriter, all_put, make_shard
 
 SERVER = "pgvector:postgresql://ann@db.example/shop"
 
 
-class NoParts(StoreWriter):
-    """Keeps the vectors in the files of their shards."""
-
-    def __init__(self, dim):
-        self.dim = dim
-
-    def finish(self, rows, shards):
-        pass
+def no_parts(dim):
+    """A writer that keeps the vectors in the files of their shards."""
+    return StoreWriter(dim, all_put)
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Rows:
         yield Block({"vectors": np.full((len(shard), 2), shard.start, np.float32)}, facts)
 
     def make(self, shard):
-        return make_shard(shard, self.blocks(shard), NoParts)()
+        return make_shard(shard, self.blocks(shard), no_parts)()
 
 
 @dataclass
@@ -57,7 +52,7 @@ class Job(StoreJob):
         return Configuration("test")
 
     def writer(self, work, dim):
-        return NoParts(dim)
+        return no_parts(dim)
 
     def shards(self, work):
         return shards_of(9, 1)

@@ -9,7 +9,7 @@ from migrate.manifest import Manifest
 from migrate.stores.base import Store
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import INDEX_NAME, as_files
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Output
 from migrate.stores.registry import find_exchange, output_of, path_in
 from migrate.stores.updates import UpdatableStore
 
@@ -76,7 +76,7 @@ def _on_server(location: str, manifest: Manifest) -> Output:
         raise UsageError(f"{location}: a store on object storage cannot be replaced; translate to another place")
     options = options_text(dict(manifest.store.written_as or {}))
     output = output_of(f"{server}#{named.partition('?')[0]}{options}")
-    if not isinstance(output, ServerOutput):
+    if output.is_folder:
         raise UsageError(f"{location}: this is neither a folder nor a server; translate again")
     return output
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.cost.meter import SpendingCap
 from migrate.cost.spending import VIEW, PlannedModel
@@ -364,23 +365,22 @@ class StoreTranslation(RewriteJob):
         self.check_vectors(work)
         super().check_sources(work)
 
-    def conclude(self, work: Work) -> tuple[Manifest, dict[str, Any]]:
+    def conclude(self, work: Work, order: NDArray[np.int64] | None) -> tuple[Manifest, dict[str, Any]]:
         """Write the state of the model; return the manifest, and facts on the confidence."""
         for name, payload in self.fitted.state.items():
             write_bytes(beside(work.content) / name, payload)
         true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
         n_true = int(sum(true))  # which predictions never have
         manifest = _manifest(self.store, self.before, self.fitted, self.fallback, n_true)
-        return manifest, {"true": n_true, **self._confidence_facts(work)}
+        return manifest, {"true": n_true, **self._confidence_facts(work, order)}
 
-    def _confidence_facts(self, work: Work) -> dict[str, Any]:
+    def _confidence_facts(self, work: Work, order: NDArray[np.int64] | None) -> dict[str, Any]:
         """Return what `find_outside` and `distrust` find in the new store, before anybody opens it."""
         estimator = self.fitted.selection.confidence
         lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
         values = None if lowest is None or reason is not None else read_confidence(beside(work.content), self.total)
         if lowest is None or values is None:
             return {"outside": None, "distrust": reason}
-        order = work.writer(self.dim).order
         outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
         return {"outside": asdict(outside), "distrust": reason}
 

@@ -57,7 +57,7 @@ class FaissKind:
 
     def output(self, location: str) -> Output:
         """Return a folder for an index and a docs.jsonl; `FOLDER#?index=IVF1024,Flat` names one that is not flat."""
-        from migrate.stores.create import FaissOutput
+        from migrate.stores.create import faiss_output
 
         address = Address.parse(location) if "#?" in location else Address(location)
         check_options(f"{self.name}:{location}", address.options, ("index",))
@@ -65,7 +65,7 @@ class FaissKind:
             raise UsageError(
                 f"{self.name}:{location}: an index is named after #?; write {self.name}:FOLDER#?index=IVF1024,Flat"
             )
-        return FaissOutput(Path(address.place), address.options.get("index", ""))
+        return faiss_output(Path(address.place), address.options.get("index", ""))
 
     def open(self, location: str) -> FaissStore:
         """Open a FAISS file, or a folder with exactly one; `PATH#?text=FIELD&id=FIELD` names what a file beside it has.
@@ -153,10 +153,8 @@ class FaissStore(RowFileStore):
 
         Flat indexes are streamed. Others are built anew, in memory, when the writer finishes.
         """
-        path = location / self.index_path.name
-        writer = open_writer(path, self._file, dim, self.source)
-        writer.remarks = (*writer.remarks, *_links_out(self.index_path.parent))
-        return writer
+        remarks = tuple(_links_out(self.index_path.parent))
+        return open_writer(location / self.index_path.name, self._file, dim, self.source, remarks)
 
 
 def _find_index(folder: Path) -> Path:

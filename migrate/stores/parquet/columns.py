@@ -12,12 +12,9 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
@@ -43,17 +40,16 @@ from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import Output
+from migrate.stores.outputs import Form, Output
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
 from migrate.stores.parquet.output import ParquetWriter, leaves
 from migrate.stores.parquet.store import OWN, folders_at
 from migrate.stores.store_fields import StoreFields
 from migrate.stores.switching import BESIDE
 from migrate.vectors import Progress
-from migrate.work.outputs import RunState
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import StoreWriter, Written
 
 if TYPE_CHECKING:
     from migrate.stores.parquet.kind import LocalParquetStore
@@ -109,8 +105,9 @@ class ColumnOutput(Output):
                 f"{store.info.location}: a column is added to a folder, which is replaced as a whole; move the file "
                 "into a folder of its own, and name that"
             )
-        super().__init__(real_path(store.files.folder), location)
-        self.column, self._old_column = column, store.columns.vector
+        form = Form("column", partial(_open_writer, column), partial(_facts, column, store.columns.vector))
+        super().__init__(real_path(store.files.folder), location, form)
+        self.column = column
         self._store: LocalParquetStore | None = store
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,25 +125,10 @@ class ColumnOutput(Output):
         """The location."""
         return self.location
 
-    def writer(self, source: Store, content: Path, dim: int) -> StoreWriter:
-        """Return a writer of the files with the column."""
-        folder = content.parent / _FILES
-        folder.mkdir(exist_ok=True)
-        return ColumnWriter(source, folder, dim, column=self.column)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return by which name the column is opened."""
-        return StoreFacts(index=f"?vector={self.column}", added_beside=self._old_column).as_details()
-
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run of which only the work folder is left over."""
-        state = RunState.read(self.path)
-        is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
-        return state.configuration if state is not None and is_made and self.is_published(self._content) else None
-
-    @property
-    def _content(self) -> Path:
-        return self.work_path / "content"
+        state = self.completed(command)
+        return state.configuration if state is not None and self.is_published(self.work_path / "content") else None
 
     def require_free(self, *, force: bool) -> None:
         """Make sure of it before anything is spent, also where unfinished work goes on."""
@@ -205,34 +187,38 @@ class ColumnOutput(Output):
             sync_path(self.path.parent)
 
 
-class ColumnWriter(ParquetWriter):
-    """Writes files like those of a store with the vectors in a further column, and notes what they are made from."""
+def _open_writer(column: str, source: Store, content: Path, dim: int) -> StoreWriter:
+    """Return a writer of files like those of a store, with the vectors in a further column."""
+    folder = content.parent / _FILES
+    folder.mkdir(exist_ok=True)
+    columns_of = cast("LocalParquetStore", source)  # as `field_of` has seen to
 
-    @cached_property
-    def _index(self) -> IdIndex:
-        return IdIndex.of([list(all_ids(self.source))], self.source.info.location)
+    def complete(_rows: Rows, _shards: ShardFolder) -> Written:
+        return _complete(columns_of, folder, content)
 
-    @property
-    def order(self) -> NDArray[np.int64]:
-        """The rows in the order of their ids: programs may write the rows of the files in another."""
-        return self._index.order
+    return ParquetWriter(source, folder, dim, column=column, complete=complete)
 
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
-        """Write the files that are left, and their list if there was one."""
-        super().finish(rows, shards)
-        source, content = self.columns_of, self.folder.parent / "content"
-        with output_errors(self.folder):
-            for shard in source.shards:
-                _give_like(Path(shard.path), self.folder / shard.name)
-            _give_like(source.files.folder, self.folder)
-            _list_shards(source.files.folder, self.folder)
-            write_json(self.folder.parent / _SOURCE, _versions(source))
-            self._index.save(content / IDS_NAME)
 
-    @property
-    def columns_of(self) -> LocalParquetStore:
-        """The store whose other columns are kept."""
-        return cast("LocalParquetStore", self.source)  # as `field_of` has seen to
+def _facts(column: str, old_column: str, _source: Store, _content: Path, _sha256: Sha256) -> dict[str, Any]:
+    """Return by which name the column is opened."""
+    return StoreFacts(index=f"?vector={column}", added_beside=old_column).as_details()
+
+
+def _complete(source: LocalParquetStore, folder: Path, content: Path) -> Written:
+    """Write what goes with files in `folder` that have a column more than those of a store.
+
+    That is their list if there was one, what they are made from, and their ids. The order is that of the ids: programs
+    may write the rows of the files in another.
+    """
+    with output_errors(folder):
+        for shard in source.shards:
+            _give_like(Path(shard.path), folder / shard.name)
+        _give_like(source.files.folder, folder)
+        _list_shards(source.files.folder, folder)
+        write_json(folder.parent / _SOURCE, _versions(source))
+        index = IdIndex.of([list(all_ids(source))], source.info.location)
+        index.save(content / IDS_NAME)
+    return Written(order=index.order)
 
 
 def _refuse_drop(store: LocalParquetStore) -> None:

@@ -30,7 +30,7 @@ from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
-from migrate.stores.parquet.output import ObjectOutput, ParquetOutput, ParquetWriter
+from migrate.stores.parquet.output import PARQUET, ObjectOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
 from migrate.stores.sources import SOURCES_NAME
@@ -77,7 +77,7 @@ class ParquetKind:
             )
         if isinstance(path := place_of(root), str):
             return ObjectOutput(f"{self.name}:{path}", path)
-        return ParquetOutput(path, f"{self.name}:{location}")
+        return Output(path, f"{self.name}:{location}", PARQUET)
 
 
 def _check(location: str, address: Address, options: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from io import RawIOBase
 from itertools import islice
 from pathlib import Path
@@ -23,14 +24,14 @@ from migrate.stores.documents.arrow import lists_of_vectors
 from migrate.stores.documents.columns import list_type
 from migrate.stores.file_store import Sha256, hash_files
 from migrate.stores.kept import sync_tree
-from migrate.stores.outputs import Output, ServerOutput
+from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
 from migrate.stores.parquet.store import OWN, ParquetStore, RowStream
 from migrate.stores.records import import_client, left_behind, metadata_as_json, source_documents
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder, shards_of
-from migrate.work.writer import StoreWriter
+from migrate.work.writer import Complete, StoreWriter, Written, all_put
 
 _GROUP_BYTES: Final = 16 << 20
 _GROUP_ROWS: Final = 8_192
@@ -41,19 +42,8 @@ _UNFINISHED: Final = ".part-"
 _MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
 
 
-class ParquetOutput(Output):
-    """A folder of this machine."""
-
-    def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
-        """Return a writer of the files."""
-        return ParquetWriter(source, content, dim)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of the files, and that this kind was asked for."""
-        return _shard_facts(content, sha256)
-
-
-def _shard_facts(content: Path, sha256: Sha256) -> dict[str, Any]:
+def _shard_facts(_source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+    """Return the hashes of the files, and that this kind was asked for."""
     first, *more = _shard_names(content)
     return {**StoreFacts(written_as={"kind": "parquet"}).as_details(), **hash_files(content, first, more, sha256)}
 
@@ -68,14 +58,22 @@ class ParquetWriter(StoreWriter):
     """Writes the files one by one, in any order: each is a part, with the vectors of some rows.
 
     They go to `folder`, unless to `storage`. The vectors take the place of those of
-    the source; or they go into a `column` beside them.
+    the source; or they go into a `column` beside them, and `complete` writes what belongs to that.
     """
 
     def __init__(
-        self, source: Store, folder: Path, dim: int, storage: ObjectOutput | None = None, column: str | None = None
+        self,
+        source: Store,
+        folder: Path,
+        dim: int,
+        storage: ObjectOutput | None = None,
+        *,
+        column: str | None = None,
+        complete: Complete = all_put,
     ) -> None:
         import_client("pyarrow", "parquet")
-        self.source, self.folder, self.dim = source, folder, dim
+        super().__init__(dim, complete)
+        self.source, self.folder = source, folder
         self._like = source if isinstance(source, ParquetStore) else None
         self._storage, self._column = storage, column
         self.takes_room = storage is None
@@ -132,7 +130,7 @@ class ParquetWriter(StoreWriter):
         path = self.folder / name
         return path.is_file() and sha256_file(path) == str(details["sha256"])
 
-    def finish(self, rows: Rows, shards: ShardFolder) -> None:
+    def finish(self, rows: Rows, shards: ShardFolder) -> Written:
         """Write the files that are left, and `_shards.json` last."""
         written = {}
         for shard in shards:
@@ -154,10 +152,13 @@ class ParquetWriter(StoreWriter):
             sync_tree(self.folder)
             listed = [written[name] for _, name in self._files]
             write_json(self.folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": listed})
-        self.remarks = (*self.remarks, *left_behind(self.source))
-        if self._like is not None and any(b"huggingface" in (schema.metadata or {}) for schema in self._like.schemas):
-            remark = "the features that `datasets` notes in the schema are of the old vectors: they are left out"
-            self.remarks = (remark, *self.remarks)
+        return replace(super().finish(rows, shards), remarks=(*self._schema_remarks(), *left_behind(self.source)))
+
+    def _schema_remarks(self) -> tuple[str, ...]:
+        schemas = () if self._like is None else self._like.schemas
+        if not any(b"huggingface" in (schema.metadata or {}) for schema in schemas):
+            return ()
+        return ("the features that `datasets` notes in the schema are of the old vectors: they are left out",)
 
     def sha256(self, path: Path) -> str:
         """Return the hash of a part that was taken when it was written."""
@@ -274,6 +275,10 @@ class ParquetWriter(StoreWriter):
                 raise
 
 
+PARQUET: Final = Form("parquet", ParquetWriter, _shard_facts)
+"""A store in files of Parquet."""
+
+
 class _HashedFile(RawIOBase):
     """A file that is hashed while it is written, from its beginning to its end."""
 
@@ -327,7 +332,7 @@ def leaves(schema: Any, *, but: Collection[str]) -> list[str]:
     return [path for path in paths if not path.startswith(tuple(f"{name}." for name in but))]
 
 
-class ObjectOutput(ServerOutput):
+class ObjectOutput(Output):
     """A prefix of object storage, with nothing under it yet.
 
     `_unfinished.json`, which only one run can put, stands there until `_shards.json`, which comes last, says that all
@@ -335,7 +340,8 @@ class ObjectOutput(ServerOutput):
     """
 
     def __init__(self, location: str, url: str) -> None:
-        super().__init__(location, url.rstrip("/").rpartition("/")[2] or "parquet")
+        name = file_name(url.rstrip("/").rpartition("/")[2] or "parquet")
+        super().__init__(state_path(name, location), location, PARQUET, name=name)
         self.url = url
         self.by = f"{platform.node()}:{self.path}"
 
@@ -344,12 +350,8 @@ class ObjectOutput(ServerOutput):
         return RemoteFiles(self.url, self.location)
 
     def writer(self, source: Store, content: Path, dim: int) -> ParquetWriter:
-        """Return a writer of the files."""
+        """Return a writer that puts the files here."""
         return ParquetWriter(source, content, dim, self)
-
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
-        """Return the hashes of the files, and that this kind was asked for."""
-        return _shard_facts(content, sha256)
 
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that nothing is there but unfinished work of this machine."""
