@@ -192,7 +192,7 @@ def _check_bridge(bridge: FittedStitch, source: Store | None, model: ModelIdenti
         raise UsageError("--bridge leads to a source store, and none is named; name it with --source STORE")
     location, fitted_for = source.info.location, bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(location))
-    difference = source.snapshot().difference(bridge.manifest.stitch.fitted_on)
+    difference = source.difference_from(bridge.manifest.stitch.fitted_on, source.snapshot())
     if difference is not None:
         raise StitchError(
             f"{location}: the bridge was fitted on another store ({difference}); fit one on this store with "

@@ -19,15 +19,16 @@ from numpy.typing import NDArray
 
 from migrate.databases.driver import DatabaseRows, driver_of_field, open_field
 from migrate.databases.ordered_rows import RowExport
+from migrate.digests import hash_file
 from migrate.errors import StoreError, UsageError
-from migrate.files import already_exists, sha256_file, state_folder
+from migrate.files import already_exists, state_folder
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts, find_manifest, read_manifest
 from migrate.pace import with_rests
 from migrate.stores.added_fields import AddedField, VectorFields, refuse_name, taken
 from migrate.stores.base import Store
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
-from migrate.stores.file_store import Sha256
+from migrate.stores.file_store import HashFile
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.sources import vector_checksums
 from migrate.stores.store_fields import StoreFields
@@ -108,7 +109,7 @@ class FieldOutput(ServerOutput):
                 fields.refuse_drop(self.field)
         return FieldWriter(source, export, content, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return how the field is opened, with the options that the old one is opened with."""
         options = Address.parse(f"#{source.opened_as or ''}").options
         name = Address.parse(self.location).name

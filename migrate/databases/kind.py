@@ -11,12 +11,13 @@ from typing import Any
 from migrate.databases.driver import Driver
 from migrate.databases.server_names import ServerNames, TradedNames
 from migrate.databases.store import DatabaseStore, DatabaseWriter, is_of
+from migrate.digests import hash_file
 from migrate.errors import UsageError
-from migrate.files import already_exists, sha256_file
+from migrate.files import already_exists
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
-from migrate.stores.file_store import Sha256
+from migrate.stores.file_store import HashFile
 from migrate.stores.kept import token_in
 from migrate.stores.outputs import Output, ServerOutput
 from migrate.stores.records import check_options, means_several
@@ -36,7 +37,7 @@ class DatabaseFolder(Output):
         driver = self._driver(str(content), Address(str(content), self._name))
         return DatabaseWriter(driver, source, content, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return how it is opened; the files have no hashes, as the database changes them by itself."""
         options = source.driver.address.options if is_of(source, self._driver) else {}
         driver = self._driver(str(content), Address(str(content), self._name, options))
@@ -64,7 +65,7 @@ class DatabaseServer(ServerOutput):
         """Return a writer of the collection under its unpublished name."""
         return DatabaseWriter(self._class(self.location, self._address), source, content, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return the name, with the options that the source of a copy is opened with, and those of this location."""
         opened_as = source.opened_as or "" if is_of(source, self._class) else ""
         index = f"{self._address.name}{''.join(opened_as.partition('?')[1:])}"

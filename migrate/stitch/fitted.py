@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
+from migrate.digests import hash_file
 from migrate.display import notebook_html, percent
 from migrate.errors import StitchError
-from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, write_json
+from migrate.files import atomic_folder, sha256_json, write_bytes, write_json
 from migrate.locations import place_of
 from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Pairing, Prediction, Stitch
@@ -341,7 +342,7 @@ class FittedStitch:
                 kind_facts=self.stitch.kind_facts() or self.manifest.stitch.kind_facts or {},
                 selection=_selection_facts(self.selection),
                 arrays=tuple(sorted(arrays)),
-                files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
+                files={name: hash_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *self._payloads())},
             )
             unknown = StitchFacts.unknown(self.manifest.details)
             replace(self.manifest, details={**unknown, **details.as_details()}).write(temporary)

@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from migrate.digests import hash_file
 from migrate.errors import StoreError, UsageError
-from migrate.files import output_errors, sha256_file
+from migrate.files import output_errors
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Metric, Store
 from migrate.stores.documents.jsonl import DOCS_NAME, scan_docs
@@ -23,7 +24,7 @@ from migrate.stores.documents.matching import has_digit
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.faiss.recipe import Recipe, recipe_of
 from migrate.stores.faiss.writer import BuiltWriter
-from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
+from migrate.stores.file_store import INDEX_NAME, HashFile, hash_files
 from migrate.stores.outputs import Output
 from migrate.stores.records import left_behind, not_json, source_documents
 from migrate.vectors import Document, Vectors
@@ -161,11 +162,11 @@ class FaissOutput(Output):
             )
         return _IndexWriter(source, content, self._recipe, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return the hashes of index and documents, and that this kind was asked for."""
         index = {"index": self._index} if self._index else {}
         written_as = StoreFacts(written_as={"kind": "faiss", **index}).as_details()
-        return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+        return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), hash_of)}
 
 
 class _IndexWriter(BuiltWriter):

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from migrate.files import sha256_file, state_folder
+from migrate.digests import hash_file
+from migrate.files import state_folder
 from migrate.stores.base import Store
-from migrate.stores.file_store import Sha256, hash_written
+from migrate.stores.file_store import HashFile, hash_written
 from migrate.work.outputs import OutputFolder
 from migrate.work.writer import StoreWriter
 
@@ -57,9 +58,9 @@ class Output(OutputFolder):
         """
         return source.destination(content, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return the facts of the files in `content` for the manifest."""
-        return hash_written(source, content, sha256)
+        return hash_written(source, content, hash_of)
 
 
 class ServerOutput(Output):

@@ -165,7 +165,7 @@ def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
 
 def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    difference = store.difference_from(fitted.manifest.stitch.fitted_on, store.snapshot())
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); give the stitch's own"

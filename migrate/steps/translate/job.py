@@ -286,7 +286,7 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
             f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, and the store has "
             f"{store.info.dim}; fit a stitch for this store"
         )
-    difference = fingerprint.difference(expected)
+    difference = store.difference_from(expected, fingerprint)
     if difference is not None and not any_store:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); fit again, or allow it "

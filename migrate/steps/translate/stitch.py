@@ -225,7 +225,7 @@ def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    difference = store.difference_from(fitted.manifest.stitch.fitted_on, store.snapshot())
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "
