@@ -6,16 +6,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from migrate.audited.report import AuditReport, load_report
+from migrate.digests import BLAKE3, function_of, hash_file, present_names
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json
 from migrate.manifest import MANIFEST_NAME, artefact_kind
 from migrate.reading import MalformedError, expect, read_json
 from migrate.stores import open_store
+from migrate.stores.base import Store, snapshot_as
 from migrate.stores.content import content_of, is_content
 from migrate.stores.file_store import as_files
 from migrate.stores.switching import BESIDE
@@ -62,13 +65,13 @@ def note_finished(
         write_json(temporary, {**details, "sha256": _hash_of(details)})
 
 
-def find_finished(folder: Path, report: Path, made_from: Configuration) -> AuditReport | None:
+def find_finished(folder: Path, report: Path, made_from: Configuration, store: Store) -> AuditReport | None:
     """Return what a finished run said; None where there is none, an older tool left it, or its audit was another.
 
     Raises a UsageError where it is of another store or has other options, an InputError where its record is damaged or
     an output is not as it left it.
     """
-    record = _read(folder, made_from)
+    record = _read(folder, made_from, store)
     if record is None or record["version"] != _VERSION or RunState.read(folder) is not None:
         return None
     if changed_names(record["audit"], made_from.audit):
@@ -78,9 +81,9 @@ def find_finished(folder: Path, report: Path, made_from: Configuration) -> Audit
     return load_report(report)
 
 
-def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str]) -> Kept:
+def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str], store: Store) -> Kept:
     """Return what of a finished run serves another audit; nothing without the `needed`. Raises as `find_finished`."""
-    record = _read(folder, made_from)
+    record = _read(folder, made_from, store)
     if record is None:
         return Kept()
     present = {name: output for name, output in record["outputs"].items() if (folder / name).exists()}
@@ -97,7 +100,7 @@ def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str]) -> 
     return Kept({**outputs, RECORD: {}}, changed_names(record["audit"], made_from.audit))
 
 
-def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
+def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any] | None:
     """Return the record of a finished run of the same store and options, whatever became of its outputs."""
     path = folder / RECORD
     if not path.is_file():
@@ -120,8 +123,12 @@ def _read(folder: Path, made_from: Configuration) -> dict[str, Any] | None:
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
             expect(output, {"facts": Mapping[str, Any], **hashes})
-    earlier, now = record["configuration"], made_from.as_json()
+    earlier = record["configuration"]
     earlier["options"].pop("journal", None)  # of earlier versions
+    fingerprint = present_names(earlier["source"].get("fingerprint") or {})
+    earlier["source"] = {**earlier["source"], "fingerprint": fingerprint}
+    snapshot = snapshot_as(store, fingerprint, store.snapshot())
+    now = replace(made_from, source=snapshot.as_json()).as_json()
     differing = changed_names(
         {**earlier["options"], "the store": earlier["source"]}, {**now["options"], "the store": now["source"]}
     )
@@ -150,13 +157,18 @@ def _hash_of(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _hashes(path: Path) -> dict[str, str]:
-    """SHA-256 of a file, under no name, or of all files in a folder by their paths in it; empty of what is no file."""
+def _hashes(path: Path, earlier: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Hash of a file, under no name, or of all files in a folder by their paths in it; empty of what is no file.
+
+    Each is by the function of the `earlier` one.
+    """
     files = [path] if not path.is_dir() else sorted(inside for inside in path.rglob("*") if not inside.is_dir())
-    return {
-        "" if file == path else file.relative_to(path).as_posix(): sha256_file(file) if file.is_file() else ""
-        for file in files
-    }
+    hashes = {}
+    for file in files:
+        name = "" if file == path else file.relative_to(path).as_posix()
+        function = function_of(earlier[name], f"{file}: {RECORD}") if name in earlier else BLAKE3
+        hashes[name] = hash_file(file, function) if file.is_file() else ""
+    return hashes
 
 
 def _content_of_database(path: Path) -> dict[str, Any] | None:
@@ -176,13 +188,15 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
             expected = {"": output["sha256"]}
             current = {"": sha256_file(manifest)} if manifest.is_file() else {}
         else:
-            expected, current = output["files"], _hashes(path) if path.exists() else {}
+            expected = output["files"]
+            current = _hashes(path, expected) if path.exists() else {}
     different = changed_names(expected, current)
     if not different:
         return
     if output.get("content") is not None and not set(BESIDE) & set(different):  # a database may rewrite its own files
         with suppress(LeadMigrateError):
-            if is_content(output["content"], content_of(open_store(path))):
+            store = open_store(path)
+            if is_content(output["content"], content_of(store), store):
                 return
     file = different[0]
     event = "is gone" if file not in current else "was changed" if file in expected else "was added"

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, Self, get_args, get_type_hints
 
+from migrate.digests import present_names
 from migrate.errors import ManifestError, OutputError, StitchError, UsageError
 from migrate.files import beside, describe_os_error, write_json
 from migrate.reading import MalformedError, expect, parse_json, read_json, typed
@@ -118,8 +119,8 @@ MADE_BY_STAMP: Final = "stamp"
 class StoreFacts(_Facts):
     """The facts in the manifest of a store.
 
-    `index` is the name of the file of vectors, `documents_sha256` has the hash of each file that documents are read
-    from, by its path, `beside_sha256` that of each file of numbers, one a document, by its name. The others are of a
+    `index` is the name of the file of vectors, `documents_hashes` has the hash of each file that documents are read
+    from, by its path, `beside_hashes` that of each file of numbers, one a document, by its name. The others are of a
     store that was translated (`stitch` is the spec, `confidence_lowest` and `confidence_spearman` are of its stitch,
     `fallback` says what took the place of one that reads texts), filled in from the cache, or stamped (`checked`).
     `chosen_by` has digests of the queries that chose documents. `source_state` is of all that the source had but its
@@ -132,9 +133,9 @@ class StoreFacts(_Facts):
 
     made_by: str | None = _recorded("made by")
     index: str | None = _recorded("index")
-    index_sha256: str | None = _recorded("index_sha256")
-    documents_sha256: Mapping[str, str] | None = _recorded("documents_sha256")
-    beside_sha256: Mapping[str, str] | None = _recorded("beside_sha256")
+    index_hash: str | None = _recorded("index_hash")
+    documents_hashes: Mapping[str, str] | None = _recorded("documents_hashes")
+    beside_hashes: Mapping[str, str] | None = _recorded("beside_hashes")
     stitch: str | None = _recorded("stitch")
     confidence_lowest: float | None = _recorded("confidence_lowest")
     confidence_spearman: float | None = _recorded("confidence_spearman")
@@ -156,9 +157,10 @@ class StitchFacts(_Facts):
 
     `fingerprint` is of the store that it was fitted on, `sample` says how its documents were drawn, `texts` whether the
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
-    the `fallback`, the names of its `arrays`, and the SHA-256 of its `files`. `reembedding` is the budget that it was
-    fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the stitch
-    that the fit might lean on, `request` that of all that was read and asked for (`migrate.steps.fit.job.request_of`).
+    the `fallback`, the names of its `arrays`, and the hash of each of its `files`. `reembedding` is the budget that it
+    was fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the
+    stitch that the fit might lean on, `request` that of all that was read and asked for
+    (`migrate.steps.fit.job.request_of`).
     """
 
     fingerprint: Mapping[str, Any] | None = _recorded("fingerprint")
@@ -195,7 +197,7 @@ class ReportFacts(_Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyringFacts(_Facts):
-    """The facts in the manifest of a keyring: the random name of its keys, and the SHA-256 of its `files`."""
+    """The facts in the manifest of a keyring: the random name of its keys, and the hash of each of its `files`."""
 
     key: str | None = _recorded("key")
     files: Mapping[str, str] | None = _recorded("files")
@@ -371,10 +373,19 @@ def _checked(content: Any, kind: Kind, path: Path) -> Manifest:
 
 def _with_dimensions(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a manifest with the requested dimensions where they belong, in its models."""
-    details = expect(content["details"], {})
+    details = _with_present_names(expect(content["details"], {}))
     requested = expect(details.pop(_DIMENSIONS, {}), {})
     models = {name: {**expect(content.get(name), {}), "dimensions": number} for name, number in requested.items()}
     return {**content, "details": details, **models}
+
+
+def _with_present_names(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return details in which hashes have the names that they have now, those of a whole store too."""
+    present = present_names(details)
+    for name in ("fingerprint", "content"):
+        if isinstance(present.get(name), dict):
+            present[name] = present_names(present[name])
+    return present
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

@@ -316,7 +316,7 @@ def forget_hashes():
     def forget(folder: Path):
         path = folder / "lead-migrate.json"
         facts = json.loads(path.read_text())
-        del facts["manifest_sha256"], facts["details"]["index_sha256"], facts["details"]["documents_sha256"]
+        del facts["manifest_sha256"], facts["details"]["index_hash"], facts["details"]["documents_hashes"]
         path.write_text(json.dumps(facts))
 
     return forget

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "migrate"
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
     "reading": 0, "progress": 0, "pace": 0, "requests": 0, "outcome": 0, "facts": 0,
-    "redirects": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
+    "redirects": 0, "digests": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
     "stores": 1, "embedders": 1, "datasets": 1, "audited": 1,
     "databases": 2, "stitch": 2, "search": 2,
     "selection": 3, "translate": 3,
@@ -42,15 +42,16 @@ OUTSIDE = ("live", "lab", "engines", "collections")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
+    "digests": {"errors", "files"},
     "files": {"errors", "requests"},
-    "manifest": {"errors", "files", "reading", "version"},
+    "manifest": {"digests", "errors", "files", "reading", "version"},
     "reading": {"files"},
     "vectors": {"errors", "progress"},
     "redirects": {"errors"},
     "display": {"errors"},
     "outcome": {"display", "errors"},
     "plugins": {"errors"},
-    "work": {"errors", "files", "locations", "requests", "threads", "vectors", "version"},
+    "work": {"digests", "errors", "files", "locations", "requests", "threads", "vectors", "version"},
 }
 
 # The commands of rooms that the core never imports
@@ -65,6 +66,7 @@ COMMANDS = [
 ]
 
 HOMES = {
+    "blake3": ["digests"],
     "click": ["cli/", *COMMANDS],
     "tqdm": ["cli/"],
     "faiss": ["stores/"],

@@ -145,8 +145,8 @@ def test_a_date_that_is_none_is_a_usage_error(epoch, monkeypatch):
 STORE = StoreFacts(
     made_by="translate",
     index="index.faiss",
-    index_sha256="ff",
-    documents_sha256={"docs.jsonl": "aa"},
+    index_hash="ff",
+    documents_hashes={"docs.jsonl": "aa"},
     confidence_lowest=0.5,
     confidence_spearman=1,
     filled_in="from the cache",
@@ -169,8 +169,8 @@ def test_typed_facts_come_back_beside_those_that_nobody_knows(kind, facts, tmp_p
     ("kind", "key", "value"),
     [
         ("store", "made by", 3),
-        ("store", "index_sha256", None),
-        ("store", "documents_sha256", {"docs.jsonl": 3}),
+        ("store", "index_hash", None),
+        ("store", "documents_hashes", {"docs.jsonl": 3}),
         ("store", "confidence_lowest", "0.5"),
         ("store", "confidence_spearman", True),
         ("store", "chosen by queries", "abc"),

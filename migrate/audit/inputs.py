@@ -47,7 +47,7 @@ from migrate.selection.matches import ASKED_AGAIN, Claim, matches
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
-from migrate.stores.base import Store
+from migrate.stores.base import Store, difference_from
 from migrate.stores.serving import ClientError
 from migrate.vectors import Document, Progress, Vectors
 
@@ -216,7 +216,7 @@ def _check_bridge(bridge: FittedStitch, source: Store | None, model: ModelIdenti
     location = source.info.location
     fitted_for = bridge.manifest.model
     require_direction(bridge.manifest, QUERY, source=str(location))
-    difference = source.snapshot().difference(bridge.manifest.stitch.fitted_on)
+    difference = difference_from(source, bridge.manifest.stitch.fitted_on, source.snapshot())
     if difference is not None:
         raise StitchError(
             f"{location}: the bridge was fitted on another store ({difference}); fit one on this store with "

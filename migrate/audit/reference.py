@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from migrate.audit.keys import Keys
 from migrate.audit.verdict import Finding, doubt
 from migrate.check.facts import manifest_finding
+from migrate.digests import function_of
 from migrate.display import percent
 from migrate.embed.corpus import COMMAND as EMBED
 from migrate.embed.reference import MADE_BY as FULL_REEMBED
@@ -292,18 +293,25 @@ def _is_same_place(store: Store, counterpart: Store) -> bool:
 
 def _refuse_same_bytes(translated: Store, reference: Store) -> None:
     """Refuse a copy of the reference, which is no translation, however well it scores."""
-    translated_manifest = translated.info.manifest
-    reference_manifest = reference.info.manifest
-    if translated_manifest is None or reference_manifest is None:
-        return
-    digest = translated_manifest.store.index_sha256
-    is_same = digest is not None and digest == reference_manifest.store.index_sha256
     # What `translate` or `backfill` has written may come to the same bytes, where all vectors are true ones
-    if is_same and _made_by(translated) in (*_MADE_RIGHT, None):
+    if _has_same_bytes(translated, reference) and _made_by(translated) in (*_MADE_RIGHT, None):
         raise StoreError(
             f"{translated.info.location} has the same vectors as the reference {reference.info.location}, and is no "
             "translation; audit what `translate` has written"
         )
+
+
+def _has_same_bytes(translated: Store, reference: Store) -> bool:
+    """Return whether the manifests have one hash of the vectors; those of two functions are compared by the file."""
+    manifests = [store.info.manifest for store in (translated, reference)]
+    own, other = (None if manifest is None else manifest.store.index_hash for manifest in manifests)
+    if own is None or other is None:
+        return False
+    function = function_of(other, f"{reference.info.location}: the manifest")
+    files = as_files(translated)
+    if files is not None and function != function_of(own, f"{translated.info.location}: the manifest"):
+        own = files.hash_of(files.index_path.name, function)
+    return own == other
 
 
 def _made_by(store: Store) -> str | None:

@@ -211,7 +211,7 @@ def _recorded(folder: Path, member: Collection, translated: Store) -> AuditedCol
         report = read_audit(folder / JSON)
     except (OSError, MalformedError, InputError):
         return None
-    is_of_it = is_content(report["stores"].get("translated"), content_of(translated))
+    is_of_it = is_content(report["stores"].get("translated"), content_of(translated), translated)
     return _row(member, report, folder, earlier=True) if is_of_it else None
 
 

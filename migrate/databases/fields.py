@@ -27,7 +27,7 @@ from migrate.pace import with_rests
 from migrate.stores.added_fields import AddedField, VectorFields, refuse_name, taken
 from migrate.stores.base import Store
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
-from migrate.stores.file_store import Sha256
+from migrate.stores.file_store import HashFile
 from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.sources import vector_checksums
 from migrate.stores.store_fields import StoreFields
@@ -204,7 +204,7 @@ def _open_writer(field: str, source: Store, content: Path, dim: int) -> StoreWri
 
 
 def _facts(
-    location: str, field: str, old_vector: str, source: Store, _content: Path, _sha256: Sha256
+    location: str, field: str, old_vector: str, source: Store, _content: Path, _hash_of: HashFile
 ) -> Mapping[str, Any]:
     """Return how the field is opened, with the options that the old one is opened with."""
     options = Address.parse(f"#{source.info.opened_as or ''}").options

@@ -17,7 +17,7 @@ from migrate.files import already_exists
 from migrate.locations import Address, options_text
 from migrate.manifest import StoreFacts
 from migrate.stores.base import Store
-from migrate.stores.file_store import Sha256
+from migrate.stores.file_store import HashFile
 from migrate.stores.kept import token_in
 from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.records import check_options, means_several
@@ -35,7 +35,9 @@ def _folder_writer(driver: type[Driver], name: str, source: Store, content: Path
     return database_writer(driver(str(content), Address(str(content), name)), source, content, dim)
 
 
-def _folder_facts(driver: type[Driver], name: str, source: Store, content: Path, _sha256: Sha256) -> Mapping[str, Any]:
+def _folder_facts(
+    driver: type[Driver], name: str, source: Store, content: Path, _hash_of: HashFile
+) -> Mapping[str, Any]:
     """Return how a collection is opened; the files have no hashes, as the database changes them by itself."""
     options = source.driver.address.options if is_of(source, driver) else {}
     return StoreFacts(index=driver(str(content), Address(str(content), name, options)).opened_as).as_details()
@@ -112,7 +114,7 @@ def _server_writer(
 
 
 def _server_facts(
-    driver: type[Driver], address: Address, source: Store, _content: Path, _sha256: Sha256
+    driver: type[Driver], address: Address, source: Store, _content: Path, _hash_of: HashFile
 ) -> Mapping[str, Any]:
     """Return the name, with the options that the source of a copy is opened with, and those of the location."""
     opened_as = source.info.opened_as or "" if is_of(source, driver) else ""

@@ -18,6 +18,7 @@ from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page,
 from migrate.databases.fields import CollectionFields
 from migrate.databases.ordered_rows import OrderedRows, RowExport
 from migrate.databases.server_names import TradedNames
+from migrate.digests import BLAKE3
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
@@ -73,7 +74,7 @@ class DatabaseStore(UpdatableStore):
             self.info = replace(self.info, notes=(*self.info.notes, notice))
         self.collection = driver.name
         self.notices_vectors = rows.notices_vectors
-        self._texts: str | None = None
+        self._texts: dict[str, str] = {}
 
     @property
     def info(self) -> StoreInfo:
@@ -124,7 +125,7 @@ class DatabaseStore(UpdatableStore):
         """Forget exported vectors that the database may have replaced without a new version."""
         self._ordered.refresh()
         if not self.notices_vectors:
-            self._texts = None
+            self._texts = {}
 
     # What lies beside the store, and new ones.
 
@@ -181,11 +182,11 @@ class DatabaseStore(UpdatableStore):
         if not self.is_as_opened() or self.snapshot() != earlier:
             raise self.export.changed()
 
-    def _texts_sha256(self) -> str:
+    def texts_hash(self, function: str = BLAKE3) -> str:
         """Read once: texts may be most of a database."""
-        if self._texts is None:
-            self._texts = super()._texts_sha256()
-        return self._texts
+        if function not in self._texts:
+            self._texts[function] = super().texts_hash(function)
+        return self._texts[function]
 
     def _versions(self) -> tuple[Any, ...]:
         return (self.index.sha256, self.export.opened_at)

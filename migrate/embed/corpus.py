@@ -24,7 +24,7 @@ from migrate.files import FileStamp, beside
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.selection.matches import ASKED_AGAIN, Witnesses, claim_of_cache, matches
 from migrate.stores import create_store
-from migrate.stores.base import Metric, texts_sha256
+from migrate.stores.base import Metric, hash_texts
 from migrate.stores.create import PICKLE_NAME, NewStoreWriter
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import INDEX_NAME, hash_files
@@ -293,7 +293,7 @@ class _CorpusJob(StoreJob):
         documents, vectors = self._batches.next()
         self._work.writer(vectors.shape[1])
         self._writer.keep(documents)
-        details = {"documents": texts_sha256((document.id, document.text) for document in documents)}
+        details = {"documents": hash_texts((document.id, document.text) for document in documents)}
         yield embedded_block(self._work, self.embedder, vectors, details)
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
@@ -326,7 +326,7 @@ class _CorpusJob(StoreJob):
         first: list[Document] = []
         for shard in work.shards:
             batch, details = list(islice(documents, len(shard))), work.shards.details(shard)
-            if texts_sha256((document.id, document.text) for document in batch) != details["documents"]:
+            if hash_texts((document.id, document.text) for document in batch) != details["documents"]:
                 raise StoreError(
                     f"{self.output}: the documents up to number {shard.stop} changed since the unfinished work was "
                     f"begun; {START_OVER}"

@@ -106,9 +106,9 @@ class RewriteJob(StoreJob):
         """Complete the store, if what was read is unchanged, and write its manifest."""
         written = writer.finish(work.all_rows(writer.dim), work.shards)
         self.check_sources(work)
-        value_hashes = StoreFacts(beside_sha256=work.write_values(written.order) or None).as_details()
+        value_hashes = StoreFacts(beside_hashes=work.write_values(written.order) or None).as_details()
         manifest, details = self.conclude(work, written.order)
-        hashes = {**self.output.store_facts(self.store, work.content, writer.sha256), **value_hashes}
+        hashes = {**self.output.store_facts(self.store, work.content, writer.hash_of), **value_hashes}
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
         return {"recall": written.recall, "remarks": list(written.remarks), **details}
 

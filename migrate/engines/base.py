@@ -8,7 +8,6 @@ all with the store and the stitch, and publishes the new store.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import shutil
 import time
@@ -21,6 +20,7 @@ from typing import ClassVar
 
 from migrate import __version__
 from migrate.batch import batch
+from migrate.digests import digits_of, hash_open_file
 from migrate.engines.row_ranges import (
     ID,
     TEXT,
@@ -188,6 +188,6 @@ def _check_files(folder: RemoteFiles, row_ranges: Sequence[RowRange]) -> None:
         for duplicate in duplicates:  # a part that was tried twice, on processors of two kinds
             folder.remove(duplicate)
         with folder.open() as (system, root), system.open(f"{root}/{name}", "rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if sha256 not in name:
+            digits = digits_of(hash_open_file(file))
+        if digits not in name:
             raise StoreError(f"{folder.named}/{name}: the file changed since it was made; run the same command again")

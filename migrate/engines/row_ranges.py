@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from migrate import __version__, errors
 from migrate.batch import BatchFunction
+from migrate.digests import digits_of, hash_file
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
-from migrate.files import sha256_file
 from migrate.stores.parquet.files import SUFFIX, LocalFiles, ParquetFile, RemoteFiles
 from migrate.stores.parquet.store import ParquetStore
 
@@ -123,7 +123,7 @@ class RangeFunction:
                     writer = pyarrow.parquet.ParquetWriter(path, translated.schema)
                 writer.write_table(translated)
             writer.close()
-            name = f"{row_range.name}-{sha256_file(path)}{SUFFIX}"
+            name = f"{row_range.name}-{digits_of(hash_file(path))}{SUFFIX}"
             if folder is None:
                 self.folder.put(path, name)
             else:
@@ -189,7 +189,7 @@ def files_by_number(names: Iterable[str], row_ranges: Sequence[RowRange]) -> dic
     by_name = {row_range.name: row_range.number for row_range in row_ranges}
     files: dict[int, list[str]] = {}
     for name in sorted(names):
-        part_name, _, sha256 = name.removesuffix(SUFFIX).rpartition("-")
-        if name.endswith(SUFFIX) and len(sha256) == 64 and part_name in by_name:
+        part_name, _, digits = name.removesuffix(SUFFIX).rpartition("-")
+        if name.endswith(SUFFIX) and len(digits) == 64 and part_name in by_name:
             files.setdefault(by_name[part_name], []).append(name)
     return files

@@ -202,7 +202,7 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     return Configuration("run", inputs.store.snapshot().as_json(), fit_options, audit)
 
 
-def finished_run(options: RunOptions, made_from: Configuration) -> AuditReport | None:
+def finished_run(options: RunOptions, made_from: Configuration, store: Store) -> AuditReport | None:
     """Return the result of the same run before; None where it has not come to its end, or is to be done again.
 
     Raises UsageError: a run of another store or with another stitch has come to its end in this folder. InputError: the
@@ -214,7 +214,7 @@ def finished_run(options: RunOptions, made_from: Configuration) -> AuditReport |
         return None
     if not all((folder / name).is_dir() for name in outputs):
         return None
-    return find_finished(folder, folder / REPORT, made_from)
+    return find_finished(folder, folder / REPORT, made_from, store)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -361,7 +361,7 @@ def _kept(inputs: RunInputs, made_from: Configuration) -> Kept:
     check_plan(options.plan, inputs.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
     if options.force:
         return Kept()
-    return find_kept(options.folder, made_from, (STITCH, STORE, REPORT, PAGE))
+    return find_kept(options.folder, made_from, (STITCH, STORE, REPORT, PAGE), inputs.store)
 
 
 def _open_fit(inputs: RunInputs) -> FitJob:

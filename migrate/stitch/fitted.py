@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
+from migrate.digests import hash_file
 from migrate.display import notebook_html, percent
 from migrate.errors import StitchError
-from migrate.files import atomic_folder, sha256_file, sha256_json, write_bytes, write_json
+from migrate.files import atomic_folder, sha256_json, write_bytes, write_json
 from migrate.locations import place_of
 from migrate.manifest import MANIFEST_NAME, Manifest, StitchFacts
 from migrate.stitch.base import Arrays, Pairing, Prediction, Stitch, saved_arrays
@@ -359,7 +360,7 @@ def _write(fitted: FittedStitch, folder: Path, *, force: bool) -> None:
             kind_facts=fitted.stitch.kind_facts() or fitted.manifest.stitch.kind_facts or {},
             selection=_selection_facts(fitted.selection),
             arrays=tuple(sorted(arrays)),
-            files={name: sha256_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *payloads)},
+            files={name: hash_file(temporary / name) for name in (WEIGHTS_NAME, SAMPLE_NAME, *payloads)},
         )
         # Facts of a later version are kept as they are
         unknown = StitchFacts.unknown(fitted.manifest.details)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from migrate.digests import function_name, is_hash_of
 from migrate.errors import LeadMigrateError, OutputError, StitchError, UsageError
-from migrate.files import describe_os_error, read_file, refuse_endless, sha256_file
+from migrate.files import describe_os_error, read_file, refuse_endless
 from migrate.locations import place_of
 from migrate.manifest import read_manifest
 from migrate.reading import expect, read_json, typed
@@ -86,12 +87,15 @@ def _load(folder: Path) -> FittedStitch:
         spec = _read_spec(folder, details.stitch)
         norm = float(_required(details.norm, "norm"))
         files = _required(details.files, "files")
-        for name, digest in files.items():
+        for name, recorded in files.items():
             # These files are copied into every store that the stitch translates, so no name may point outside of it.
             if name not in (WEIGHTS_NAME, SAMPLE_NAME, *READER_FILES) and not re.fullmatch(r"embedder\.[a-z]+", name):
                 raise StitchError(f"{folder}: the manifest names {name!r}, a file that no stitch has; do not trust it")
-            if sha256_file(folder / name) != digest:
-                raise StitchError(f"{folder / name}: its SHA-256 is not the one in the manifest; fit the stitch again")
+            if not is_hash_of(recorded, folder / name, f"{folder / name}: the manifest"):
+                raise StitchError(
+                    f"{folder / name}: its {function_name(recorded)} is not the one in the manifest; fit the stitch "
+                    "again"
+                )
         refuse_endless(folder / WEIGHTS_NAME)
         tensors = load_file(folder / WEIGHTS_NAME)
         # A stitch without one of its views would still translate, but worse

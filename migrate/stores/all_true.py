@@ -10,7 +10,7 @@ from typing import Any, Final
 from migrate.errors import UsageError
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.base import Store
-from migrate.stores.content import content_of
+from migrate.stores.content import content_as_noted, content_of
 from migrate.stores.file_store import index_is_verified
 from migrate.stores.registry import open_store
 
@@ -52,7 +52,7 @@ def keeps_as_made(store: Store, *, is_kept: bool) -> bool:
     if not is_kept or index_is_verified(store):
         return True
     recorded = None if store.info.manifest is None else store.info.manifest.store.content
-    return recorded is not None and recorded == content_of(store)
+    return recorded is not None and recorded == content_as_noted(recorded, content_of(store), store)
 
 
 def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manifest:
@@ -64,4 +64,7 @@ def with_content(manifest: Manifest, content: Mapping[str, Any] | None) -> Manif
 def is_as_made(store: Store, content: Mapping[str, Any]) -> bool:
     """Return whether a store, which holds `content`, is as its manifest was written for, to the last vector."""
     manifest = store.info.manifest
-    return manifest is not None and (manifest.store.content == content or index_is_verified(store))
+    if manifest is None:
+        return False
+    recorded = manifest.store.content
+    return recorded == content_as_noted(recorded, content, store) or index_is_verified(store)

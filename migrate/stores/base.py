@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import BLAKE3, function_of, new_hasher, noted, update_texts
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.vectors import Batch, Document, Vectors
@@ -94,7 +96,7 @@ class Snapshot:
     """The state of a store, for a later run or a stitch to compare with.
 
     Shape, a SHA-256 over ids and vectors of rows spread over the store, one over its texts, and what else shows a
-    change at once. `texts_sha256` is None for a store without texts. `versions` are facts that change whenever the
+    change at once. `texts_hash` is None for a store without texts. `versions` are facts that change whenever the
     store is written to (names, sizes and times of files, for a store that lies in files), each as JSON holds it.
     """
 
@@ -102,7 +104,7 @@ class Snapshot:
     dim: int
     metric: Metric
     rows_sha256: str
-    texts_sha256: str | None = None
+    texts_hash: str | None = None
     versions: tuple[Any, ...] = ()
 
     @property
@@ -133,10 +135,10 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
     if recorded.get("metric") != current["metric"]:
         return f"compared by {recorded.get('metric')} there, by {current['metric']} here"
     hashes = {
-        "ids_sha256": "as many documents, other ids or another order of them",
-        "vectors_sha256": "the same ids, other vectors",
+        "ids_hash": "as many documents, other ids or another order of them",
+        "vectors_hash": "the same ids, other vectors",
         "rows_sha256": "as many documents, other ids or vectors",
-        "texts_sha256": "the same vectors, other texts",
+        "texts_hash": "the same vectors, other texts",
     }
     for name, difference in hashes.items():
         earlier_hash, current_hash = recorded.get(name), current.get(name)
@@ -295,12 +297,12 @@ class Store(ABC):
         for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
             digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
             digest.update(vector.astype("<f4", copy=False).tobytes())
-        texts = self._texts_sha256() if info.has_texts else None
+        texts = self.texts_hash() if info.has_texts else None
         return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
 
-    def _texts_sha256(self) -> str:
+    def texts_hash(self, function: str = BLAKE3) -> str:
         """Return a hash of all texts; reads them."""
-        return texts_sha256((document.id, document.text) for document in self.documents())
+        return hash_texts(((document.id, document.text) for document in self.documents()), function)
 
     def _versions(self) -> tuple[Any, ...]:
         """See `Snapshot.versions`."""
@@ -328,14 +330,28 @@ class Store(ABC):
             )
 
 
-def texts_sha256(documents: Iterable[tuple[str, str]]) -> str:
+def difference_from(store: Store, recorded: Mapping[str, Any], current: Snapshot) -> str | None:
+    """Return what tells a store, as it is now, from the one whose fingerprint a manifest has.
+
+    Texts that an earlier version hashed by another function are hashed by that again.
+    """
+    return snapshot_as(store, recorded, current).difference(recorded)
+
+
+def snapshot_as(store: Store, recorded: Mapping[str, Any], current: Snapshot) -> Snapshot:
+    """Return the snapshot of now with texts hashed as in the fingerprint that a file has."""
+    texts_hash = recorded.get("texts_hash")
+    if not isinstance(texts_hash, str) or current.texts_hash is None:
+        return current
+    function = function_of(texts_hash, f"{store.info.location}: the fingerprint")
+    return current if function == BLAKE3 else replace(current, texts_hash=store.texts_hash(function))
+
+
+def hash_texts(documents: Iterable[tuple[str, str]], function: str = BLAKE3) -> str:
     """Return a hash of documents: of the id and the text of each."""
-    digest = hashlib.sha256()
-    for document in documents:
-        for text in document:
-            content = text.encode(errors="surrogatepass")
-            digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
+    hasher = new_hasher(function)
+    update_texts(hasher, chain.from_iterable(documents))
+    return noted(hasher)
 
 
 def no_place(location: str) -> UsageError:

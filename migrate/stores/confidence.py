@@ -5,7 +5,6 @@ The confidence is the cosine to expect. The header of a file is not trusted.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import function_name, function_of, hash_bytes, shown
 from migrate.display import percent
 from migrate.errors import StoreError
 from migrate.files import read_file
@@ -27,12 +27,12 @@ _ADVICE: Final = "translate again"
 
 
 def read_row_values(
-    path: Path, dtype: str, count: int, *, advice: str, sha256: str | None = None
+    path: Path, dtype: str, count: int, *, advice: str, recorded: str | None = None
 ) -> NDArray[Any] | None:
     """Return the numbers of a file, (count,), or None where there is none; `advice` is what to do where it is damaged.
 
-    They are in the byte order of this machine, whatever that of `dtype` is, and may be changed. `sha256` is the one
-    that the manifest has, None where it has none.
+    They are in the byte order of this machine, whatever that of `dtype` is, and may be changed. `recorded` is the
+    hash that the manifest has, None where it has none.
     """
     if not path.exists():
         return None
@@ -49,10 +49,13 @@ def read_row_values(
         raise StoreError(
             f"{path}: has {len(values)} numbers, {found} of shape {shape}, for {count} documents; {advice}"
         )
-    if sha256 is not None and (actual := hashlib.sha256(content).hexdigest()) != sha256:
+    if recorded is None:
+        return values.astype(values.dtype.newbyteorder("="))
+    actual = hash_bytes(content, function=function_of(recorded, f"{path}: the manifest"))
+    if actual != recorded:
         raise StoreError(
-            f"{path}: its SHA-256 {actual[:12]}... is not that of the manifest, {sha256[:12]}...; the file was damaged "
-            f"or replaced: copy it again, or {advice}"
+            f"{path}: its {function_name(actual)} {shown(actual)} is not that of the manifest, "
+            f"{shown(recorded)}; the file was damaged or replaced: copy it again, or {advice}"
         )
     return values.astype(values.dtype.newbyteorder("="))
 
@@ -62,10 +65,10 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
     folder, manifest, count = store.folder, store.info.manifest, store.info.count
     if folder is None:
         return None
-    recorded = (None if manifest is None else manifest.store.beside_sha256) or {}
+    hashes = (None if manifest is None else manifest.store.beside_hashes) or {}
     index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
     n_written = count if index is None else len(index)
-    values = read_row_values(folder / name, dtype, n_written, advice=advice, sha256=recorded.get(name))
+    values = read_row_values(folder / name, dtype, n_written, advice=advice, recorded=hashes.get(name))
     if index is None or values is None:
         return values
     rows = IdLookup(index).rows_of(store.ids(range(count)))

@@ -24,7 +24,7 @@ from migrate.stores.documents.matching import has_digit
 from migrate.stores.faiss.fourcc import flat_head
 from migrate.stores.faiss.recipe import Recipe, recipe_of
 from migrate.stores.faiss.writer import build_index
-from migrate.stores.file_store import INDEX_NAME, Sha256, hash_files
+from migrate.stores.file_store import INDEX_NAME, HashFile, hash_files
 from migrate.stores.outputs import Form, Output
 from migrate.stores.records import left_behind, not_json, source_documents
 from migrate.vectors import Document, Vectors
@@ -148,10 +148,10 @@ def faiss_output(path: Path, index: str = "") -> Output:
     return Output(path, form=Form("faiss", open_writer, partial(_faiss_facts, options), options))
 
 
-def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, hash_of: HashFile) -> dict[str, Any]:
     """Return the hashes of index and documents, and that this kind was asked for."""
     written_as = StoreFacts(written_as={"kind": "faiss", **options}).as_details()
-    return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), sha256)}
+    return {**written_as, **hash_files(content, INDEX_NAME, (DOCS_NAME,), hash_of)}
 
 
 def _index_writer(recipe: Recipe, named: str, source: Store, folder: Path, dim: int) -> StoreWriter:

@@ -5,7 +5,6 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import BLAKE3, function_name, function_of, hash_bytes, hash_file, shown
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import FileStamp, atomic_file, sha256_file, sha256_json, write_json
+from migrate.files import FileStamp, atomic_file, canonical_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
@@ -64,10 +64,10 @@ class FileStore(SwitchableStore):
         paths = (stamp.path.relative_to(self.index_path.parent).as_posix() for stamp in self.stamps)
         return tuple(path for path in dict.fromkeys(paths) if path != self.index_path.name)
 
-    def document_hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each of `document_files`; of the file of vectors if the documents are in it."""
+    def document_hashes(self, function: str = BLAKE3) -> dict[str, str]:
+        """Return the hash of each of `document_files`; of the file of vectors if the documents are in it."""
         names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
-        return {name: self._sha256(name) for name in names}
+        return {name: self.hash_of(name, function) for name in names}
 
     def keep_manifest(self, manifest: Manifest) -> Path:
         """Write a manifest into the folder, over one that is there."""
@@ -88,7 +88,9 @@ class FileStore(SwitchableStore):
         files = {index, *self.document_files}
         expected = expected_hashes(self.info, index)
         return check_hashes(
-            self.index_path.parent, expected, lambda name: self._sha256(name) if name in files else None
+            self.index_path.parent,
+            expected,
+            lambda name, function: self.hash_of(name, function) if name in files else None,
         )
 
     def exchange(self, new: Store) -> Exchange:
@@ -122,22 +124,24 @@ class FileStore(SwitchableStore):
             stamp.check()
         super().check_unchanged(earlier)
 
-    def _texts_sha256(self) -> str:
-        return hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
+    def texts_hash(self, function: str = BLAKE3) -> str:
+        """Return a hash of the files with the documents."""
+        hashes = self.document_hashes(function).values()
+        return hash_bytes("".join(hashes).encode(), function=function)
 
     def _versions(self) -> tuple[Any, ...]:
         return tuple(sorted(stamp.signature for stamp in self.stamps))
 
-    def _sha256(self, name: str) -> str:
+    def hash_of(self, name: str, function: str) -> str:
         """Return the hash of a file in the folder, read again only if its stamp is another."""
         stamp = FileStamp.of(self.index_path.parent / name)
-        if stamp not in self._hashes:
+        if (stamp, function) not in self._hashes:
             with read_errors(stamp.path):
-                self._hashes[stamp] = sha256_file(stamp.path)
-        return self._hashes[stamp]
+                self._hashes[stamp, function] = hash_file(stamp.path, function)
+        return self._hashes[stamp, function]
 
     @cached_property
-    def _hashes(self) -> dict[FileStamp, str]:
+    def _hashes(self) -> dict[tuple[FileStamp, str], str]:
         return {}
 
 
@@ -203,14 +207,23 @@ def check_stamps(store: Store) -> None:
         stamp.check()
 
 
-def state_of(store: Store, snapshot: Snapshot) -> str:
+def state_of(store: Store, snapshot: Snapshot, function: str = BLAKE3) -> str:
     """Return a hash that changes whenever anything but the vectors of a store may have changed.
 
     It is of the files of documents; for a database, or files that hold vectors too, it may change without a reason.
     """
     files = as_files(store)
-    versions = list(snapshot.versions) if files is None or files.mixes_vectors else [snapshot.texts_sha256]
-    return sha256_json(versions)
+    versions: list[Any] = list(snapshot.versions)
+    if files is not None and not files.mixes_vectors:
+        versions = [files.texts_hash(function) if files.info.has_texts else None]
+    return hash_bytes(canonical_json(versions).encode(errors="surrogatepass"), function=function)
+
+
+def is_state_of(recorded: str | None, store: Store, snapshot: Snapshot) -> bool:
+    """Return whether a store is in the state that a manifest recorded of it."""
+    if recorded is None:
+        return False
+    return recorded == state_of(store, snapshot, function_of(recorded, f"{store.info.location}: the manifest"))
 
 
 def source_hashes(store: Store) -> dict[str, str]:
@@ -220,42 +233,46 @@ def source_hashes(store: Store) -> dict[str, str]:
     return {"source rows": store.snapshot().rows_sha256, **documents}
 
 
-Sha256 = Callable[[Path], str]
-"""The SHA-256 of a file: read from its beginning, or known because it was written a moment ago."""
+HashFile = Callable[[Path], str]
+"""The hash of a file: read from its beginning, or known because it was written a moment ago."""
 
 
-def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> dict[str, Any]:
+def hash_written(store: Store, folder: Path, hash_of: HashFile = hash_file) -> dict[str, Any]:
     """Return the facts of a complete store in `folder`, of the kind of `store`, for its manifest."""
     files = as_files(store)
     if files is not None:
-        hashes = hash_files(folder, files.index_path.name, files.document_files, sha256)
+        hashes = hash_files(folder, files.index_path.name, files.document_files, hash_of)
         return {**hashes, **StoreFacts(fields=dict(files.named_fields) or None).as_details()}
     if not (folder / INDEX_NAME).is_file():
         return StoreFacts(index=store.info.opened_as).as_details()
-    return hash_files(folder, INDEX_NAME, (DOCS_NAME,), sha256)
+    return hash_files(folder, INDEX_NAME, (DOCS_NAME,), hash_of)
 
 
-def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:
+def hash_files(folder: Path, index: str, documents: Iterable[str], hash_of: HashFile = hash_file) -> dict[str, Any]:
     """Return the hashes of the files of a complete store for its manifest, see `FileStore.verify`."""
-    hashes = {name: sha256(folder / name) for name in documents}
-    return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
+    hashes = {name: hash_of(folder / name) for name in documents}
+    return StoreFacts(index=index, index_hash=hash_of(folder / index), documents_hashes=hashes).as_details()
 
 
 def check_hashes(
-    folder: Path | str, expected: Mapping[str, str], sha256_of: Callable[[str], str | None]
+    folder: Path | str, expected: Mapping[str, str], hash_of: Callable[[str, str], str | None]
 ) -> tuple[str, ...]:
-    """Hold files of a store against their hashes by name; returns the names. A StoreError where they differ."""
-    for name, digest in expected.items():
-        actual = sha256_of(name)
+    """Hold files of a store against their hashes by name; returns the names. A StoreError where they differ.
+
+    `hash_of` returns that of a file by a function, None where there is no such file.
+    """
+    for name, recorded in expected.items():
+        actual = hash_of(name, function_of(recorded, f"{folder}/{name}: the manifest"))
         if actual is None:
             raise StoreError(
                 f"{folder}/{name}: the manifest has the hash of this file, which is missing; copy it again, or, if "
                 f"you removed it, {_STAMP}"
             )
-        if actual != digest:
+        if actual != recorded:
             raise StoreError(
-                f"{folder}/{name}: its SHA-256 {actual[:12]}... is not that of the manifest, {digest[:12]}...; the "
-                f"file was damaged or replaced: copy it again, make the store again, or, if you changed it, {_STAMP}"
+                f"{folder}/{name}: its {function_name(actual)} {shown(actual)} is not that of the manifest, "
+                f"{shown(recorded)}; the file was damaged or replaced: copy it again, make the store again, "
+                f"or, if you changed it, {_STAMP}"
             )
     return tuple(expected)
 
@@ -263,5 +280,5 @@ def check_hashes(
 def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
     """Return the hashes in a store's manifest by file; none if it is older than they are."""
     recorded = info.manifest.store if info.manifest else StoreFacts()
-    hashes = {} if recorded.index_sha256 is None else {index: recorded.index_sha256}
-    return {**hashes, **(recorded.documents_sha256 or {})}
+    hashes = {} if recorded.index_hash is None else {index: recorded.index_hash}
+    return {**hashes, **(recorded.documents_hashes or {})}

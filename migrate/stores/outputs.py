@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from migrate.files import sha256_file, state_folder
+from migrate.digests import hash_file
+from migrate.files import state_folder
 from migrate.stores.base import Store
-from migrate.stores.file_store import Sha256, hash_written
+from migrate.stores.file_store import HashFile, hash_written
 from migrate.work.outputs import OutputFolder
 from migrate.work.writer import StoreWriter
 
@@ -28,14 +29,14 @@ class Form:
         Returns a writer of the documents of a store into a folder, with vectors of a dimension. Processes that make
         shards have one each, so that this is picklable.
     facts
-        Returns the facts of the files in a folder for the manifest, by the SHA-256 of a file.
+        Returns the facts of the files in a folder for the manifest, by the hash of a file.
     options
         What else a run that is continued has in common with the one that was begun.
     """
 
     name: str | None
     open_writer: Callable[[Store, Path, int], StoreWriter]
-    facts: Callable[[Store, Path, Sha256], Mapping[str, Any]]
+    facts: Callable[[Store, Path, HashFile], Mapping[str, Any]]
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,9 +102,9 @@ class Output(OutputFolder):
         """Return a writer of the documents of `source` with vectors of dimension `dim`."""
         return self.form.open_writer(source, content, dim)
 
-    def store_facts(self, source: Store, content: Path, sha256: Sha256 = sha256_file) -> Mapping[str, Any]:
+    def store_facts(self, source: Store, content: Path, hash_of: HashFile = hash_file) -> Mapping[str, Any]:
         """Return the facts of the files in `content` for the manifest."""
-        return self.form.facts(source, content, sha256)
+        return self.form.facts(source, content, hash_of)
 
 
 def file_name(name: str) -> str:

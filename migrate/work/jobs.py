@@ -130,7 +130,7 @@ class Work:
                 yield sealed.result()
 
     def write_values(self, order: NDArray[np.int64] | None) -> dict[str, str]:
-        """Write what shards have beside vectors, a `.npy` each in `Written.order`; return the SHA-256 of each."""
+        """Write what shards have beside vectors, a `.npy` each in `Written.order`; return the hash of each."""
         first = next(iter(self.shards), None)
         names = [] if first is None else [name for name in self.shards.names(first) if name != VECTORS]
         hashes = {}

@@ -48,7 +48,7 @@ from migrate.work.processes import make_shards
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import Facts
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _STATE: Final = "work.json"
 _log = logging.getLogger(__name__)
 

@@ -2,13 +2,12 @@
 
 A file gets its name by a rename where the location is a folder, once it is durable; an object store puts it whole.
 
-What is made for a run (`migrate.work.shards`) lies in such a folder under NAME-SHA256, of its content: NAME says which
-rows it has. So whatever has such a name is finished, any process may make it, and make it again.
+What is made for a run (`migrate.work.shards`) lies in such a folder under NAME-HASH, the BLAKE3 of its content: NAME
+says which rows it has. So whatever has such a name is finished, any process may make it, and make it again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import uuid
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from migrate.digests import digits_of, hash_bytes
 from migrate.errors import LeadMigrateError, OutputError, UsageError
 from migrate.files import already_exists, output_errors, read_file, sync_path
 from migrate.locations import scrub
@@ -85,16 +85,13 @@ class Folder:
             system.rm_file(f"{folder}/{name}")
 
     def write_hashed(self, name: str, pieces: Sequence[bytes | memoryview]) -> str:
-        """Write a file under NAME-SHA256, which is returned: the same for the same content."""
-        digest = hashlib.sha256()
-        for piece in pieces:
-            digest.update(piece)
-        name = f"{name}-{digest.hexdigest()}"
+        """Write a file under NAME-HASH, which is returned: the same for the same content."""
+        name = f"{name}-{digits_of(hash_bytes(*pieces))}"
         self.write(name, *pieces)
         return name
 
     def find_hashed(self) -> dict[str, str]:
-        """Return the files NAME-SHA256 that are there, by NAME."""
+        """Return the files NAME-HASH that are there, by NAME."""
         matches = (re.fullmatch(r"([0-9a-f-]+)-[0-9a-f]{64}", name) for name in self.names())
         return {match[1]: match[0] for match in matches if match is not None}
 

@@ -1,14 +1,13 @@
 """Finished shards as files. The listing of their folder is the journal of a run.
 
-    START-STOP-SHA256     rows START to STOP: arrays with one entry a row, and facts as JSON
+    START-STOP-HASH     rows START to STOP: arrays with one entry a row, and facts as JSON
 
-A file is in the safetensors format, and SHA256 is that of its bytes. Whatever has such a name is finished, and any
+A file is in the safetensors format, and HASH is the BLAKE3 of its bytes. Whatever has such a name is finished, and any
 process may make any shard, and make it again: `migrate.work.remote` puts the files there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -22,8 +21,9 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import digits_of, hash_file, new_hasher, noted
 from migrate.errors import StoreError
-from migrate.files import open_file, output_errors, sha256_file
+from migrate.files import open_file, output_errors
 from migrate.vectors import Vectors
 from migrate.work.remote import Folder
 from migrate.work.rows import Rows
@@ -145,7 +145,7 @@ class ShardFolder:
         """Return whether the file has the content that its name says."""
         name = self._names[shard]
         try:
-            return sha256_file(self.path / name) == name[-64:]
+            return digits_of(hash_file(self.path / name)) == name.rpartition("-")[2]
         except FileNotFoundError:
             return False
 
@@ -193,15 +193,15 @@ class ShardFolder:
 
 
 def write_values(path: Path, chunks: Iterable[NDArray[Any]], count: int) -> str:
-    """Write numbers, one a row, as a `.npy` of shape (count,), durably; return the SHA-256 of the file."""
-    digest, chunks, header = hashlib.sha256(), iter(chunks), io.BytesIO()
+    """Write numbers, one a row, as a `.npy` of shape (count,), durably; return the hash of the file."""
+    hasher, chunks, header = new_hasher(), iter(chunks), io.BytesIO()
     first = next(chunks, np.empty(0, np.float32))
     npy_header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(header, npy_header)
     with path.open("wb") as file:
         for content in chain([header.getvalue()], (chunk.tobytes() for chunk in chain([first], chunks))):
-            digest.update(content)
+            hasher.update(content)
             file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return digest.hexdigest()
+    return noted(hasher)

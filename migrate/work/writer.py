@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import hash_file, new_hasher, noted
 from migrate.errors import StoreError, VectorError
-from migrate.files import open_file, output_errors, sha256_file, sync_path, write_at
+from migrate.files import open_file, output_errors, sync_path, write_at
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import VECTORS, Block, Shard, ShardFolder
@@ -96,9 +96,9 @@ class StoreWriter:
         """Complete the store, durably; `rows` has all vectors that were not put, `shards` what `put` returned."""
         return self._complete(rows, shards)
 
-    def sha256(self, path: Path) -> str:
-        """Return SHA-256 of a file of the finished store; not read again where it was taken while it was written."""
-        return sha256_file(path)
+    def hash_of(self, path: Path) -> str:
+        """Return the hash of a file of the finished store; not read again where it was taken while it was written."""
+        return hash_file(path)
 
 
 class FlatFileWriter(StoreWriter):
@@ -115,7 +115,8 @@ class FlatFileWriter(StoreWriter):
         self._begin, self._row_bytes = len(head), 4 * dim
         self._stop = 0
         # Of the bytes up to `_end`, as long as shards come in order
-        self._sha256, self._end = hashlib.sha256(head), len(head)
+        self._hasher, self._end = new_hasher(), len(head)
+        self._hasher.update(head)
         with output_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -136,11 +137,11 @@ class FlatFileWriter(StoreWriter):
             )
         start, begin = shard.start, self._offset(shard.start)
         in_order = self._end == begin
-        digest = self._sha256.copy() if in_order else hashlib.sha256()
+        hasher = self._hasher.copy() if in_order else new_hasher()
 
         def write(content: memoryview, offset: int) -> None:
             write_at(descriptor, content, offset)
-            digest.update(content)
+            hasher.update(content)
 
         with output_errors(self.path), ThreadPoolExecutor(1) as pool:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
@@ -165,9 +166,9 @@ class FlatFileWriter(StoreWriter):
         if start != shard.stop:
             raise StoreError(f"{self.path}: {len(shard)} vectors were announced, and {start - shard.start} written")
         if in_order:
-            self._sha256, self._end, begin = digest, self._offset(start), 0
+            self._hasher, self._end, begin = hasher, self._offset(start), 0
         self._stop = max(self._stop, start)
-        return {"begin": begin, "end": self._offset(start), "sha256": digest.hexdigest()}
+        return {"begin": begin, "end": self._offset(start), "hash": noted(hasher)}
 
     def sync(self) -> None:
         """Wait for the disk."""
@@ -182,18 +183,18 @@ class FlatFileWriter(StoreWriter):
             return False
         if not details["begin"] and not in_order:
             return False
-        whole, own_digest = self._sha256.copy() if in_order else None, hashlib.sha256() if details["begin"] else None
+        whole, own_hasher = self._hasher.copy() if in_order else None, new_hasher() if details["begin"] else None
         with open_file(self.path) as file:
             file.seek(begin)
             while begin < end and (content := file.read(min(1 << 20, end - begin))):
                 begin += len(content)
-                for digest in filter(None, (whole, own_digest)):
-                    digest.update(content)
-        file_digest = own_digest or whole
-        if begin != end or file_digest is None or file_digest.hexdigest() != details["sha256"]:
+                for hasher in filter(None, (whole, own_hasher)):
+                    hasher.update(content)
+        file_hasher = own_hasher or whole
+        if begin != end or file_hasher is None or noted(file_hasher) != details["hash"]:
             return False
         if whole is not None:
-            self._sha256, self._end = whole, end
+            self._hasher, self._end = whole, end
         self._stop = max(self._stop, shard.stop)
         return True
 
@@ -216,13 +217,13 @@ class FlatFileWriter(StoreWriter):
             finally:
                 os.close(descriptor)
         if self._end == self._offset(rows):
-            self._sha256.update(tail)
+            self._hasher.update(tail)
         else:
             self._end = -1
 
-    def sha256(self, path: Path) -> str:
+    def hash_of(self, path: Path) -> str:
         """Return the hash that was taken while the rows came in order, or read the file."""
-        return self._sha256.hexdigest() if path == self.path and self._end >= 0 else sha256_file(path)
+        return noted(self._hasher) if path == self.path and self._end >= 0 else hash_file(path)
 
 
 OpenWriter = Callable[[int], StoreWriter]

@@ -469,7 +469,7 @@ class References(_Mistakes):
     def with_a_prefix_that_the_manifest_names(self):
         made = read_manifest(self.good.reference, "store")
         mistake = self.with_a_prefix()
-        hashed = {**made.details, "index_sha256": sha256_file(mistake.reference / "index.faiss")}
+        hashed = {**made.details, "index_hash": sha256_file(mistake.reference / "index.faiss")}
         replace(made, model=replace(made.model, document_prefix=PREFIX), details=hashed).write(mistake.reference)
         return mistake
 

@@ -39,7 +39,8 @@ from migrate.cli.main import run
 from migrate.embed import reembed_store
 from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
-from migrate.manifest import Manifest
+from migrate.files import sha256_file
+from migrate.manifest import Manifest, read_manifest
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 
@@ -253,6 +254,13 @@ def test_a_copy_of_the_reference_is_no_translation(tmp_path):
     reembed_store(copy_store(open_store(tmp_path / "one")), TARGET, tmp_path / "other")
     with pytest.raises(StoreError, match="has the same vectors as the reference"):
         audit(open_store(tmp_path / "one"), open_store(tmp_path / "other"))
+    # one of them from a version that hashed by another function
+    made = read_manifest(tmp_path / "one", "store")
+    earlier = sha256_file(tmp_path / "one" / made.store.index)
+    replace(made, details={**made.details, "index_hash": earlier}).write(tmp_path / "one")
+    for pair in (("one", "other"), ("other", "one")):
+        with pytest.raises(StoreError, match="has the same vectors as the reference"):
+            audit(*(open_store(tmp_path / name) for name in pair))
 
 
 @pytest.mark.parametrize(

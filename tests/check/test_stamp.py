@@ -52,7 +52,7 @@ def test_a_stamped_store_answers_at_once(store, model, digest):
 def test_the_stamp_says_what_it_rests_on(store, model):
     facts = json.loads(stamp_store(store, model, sample=10).path.read_text())
     assert facts["details"]["checked"] == {"basis": "sample", "sampled": 10, "agreeing": 10}
-    assert facts["model"]["spec"] == "tfidf:6" and set(facts["details"]["documents_sha256"]) == {"docs.jsonl"}
+    assert facts["model"]["spec"] == "tfidf:6" and set(facts["details"]["documents_hashes"]) == {"docs.jsonl"}
     facts = json.loads(stamp_store(store, model, trust=True, force=True).path.read_text())
     assert facts["details"]["checked"] is None
 
@@ -99,7 +99,7 @@ def test_an_index_that_changed_since_is_not_believed(store, model):
 def test_a_manifest_without_a_hash_of_the_index_is_not_trusted(store, model):
     path = stamp_store(store, model).path
     facts = json.loads(path.read_text())
-    del facts["manifest_sha256"], facts["details"]["index_sha256"]
+    del facts["manifest_sha256"], facts["details"]["index_hash"]
     path.write_text(json.dumps(facts))
     assert open_store(store.folder).verify() == ("docs.jsonl",)
     assert check_store(open_store(store.folder), model).basis == "sample"

@@ -69,7 +69,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
     index.reset()
     index.add(np.ones((150, 24), np.float32))
     faiss.write_index(index, "new/index.faiss")
-    with pytest.raises(InputError, match=r"its SHA-256 .* is not that of the manifest"):
+    with pytest.raises(InputError, match=r"its BLAKE3 .* is not that of the manifest"):
         switch("store", "new")
 
 

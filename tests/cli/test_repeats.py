@@ -85,7 +85,7 @@ def test_a_store_that_is_unpacked_over_another_of_its_size_and_time_is_another(h
     content[-1] ^= 1
     index.write_bytes(content)
     os.utime(index, ns=times)
-    assert "its SHA-256" in lead_migrate("translate store stitch -o out", code=4).complaint
+    assert "its BLAKE3" in lead_migrate("translate store stitch -o out", code=4).complaint
 
 
 def test_another_server_is_another_request(here, monkeypatch, lead_migrate):

@@ -33,7 +33,7 @@ def place(source_folder, beir, tmp_path_factory):
     (folder / "right/lead-migrate.json").unlink()
     shutil.copytree(beir, folder / "beir")
     manifest = json.loads((folder / "mixed/lead-migrate.json").read_text())
-    del manifest["details"]["index_sha256"], manifest["manifest_sha256"]
+    del manifest["details"]["index_hash"], manifest["manifest_sha256"]
     (folder / "mixed/lead-migrate.json").write_text(json.dumps(manifest))
     index = faiss.read_index(str(folder / "mixed/index.faiss"))
     rows = index.reconstruct_n(0, index.ntotal)

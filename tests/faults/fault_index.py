@@ -65,12 +65,12 @@ def change_manifest(place, folder, change):
 
 
 def forget_checksum(place):
-    change_manifest(place, "store", lambda facts: facts["details"].pop("index_sha256", None))
+    change_manifest(place, "store", lambda facts: facts["details"].pop("index_hash", None))
 
 
 def forget_documents(place):
     """The manifest knows no hash of the documents."""
-    change_manifest(place, "store", lambda facts: facts["details"].pop("documents_sha256", None))
+    change_manifest(place, "store", lambda facts: facts["details"].pop("documents_hashes", None))
 
 
 def flipped_copy(place):
@@ -83,7 +83,7 @@ def forget_texts(place):
     if (place / "store/lead-migrate.json").is_file():
         forget_documents(place)
     if (place / "stitch/lead-migrate.json").is_file():
-        change_manifest(place, "stitch", lambda facts: facts["details"]["fingerprint"].pop("texts_sha256", None))
+        change_manifest(place, "stitch", lambda facts: facts["details"]["fingerprint"].pop("texts_hash", None))
 
 
 def random_rows():
@@ -98,7 +98,7 @@ def faiss_writes(place, make):
     write = faiss.write_index_binary if isinstance(made, faiss.IndexBinary) else faiss.write_index
     write(made, str(place.index))
     digest = hashlib.sha256(place.index.read_bytes()).hexdigest()
-    hashes = {"index_sha256": digest, "documents_sha256": {}}
+    hashes = {"index_hash": digest, "documents_hashes": {}}
     change_manifest(place, "store", lambda facts: facts["details"].update(hashes))
 
 

@@ -139,7 +139,7 @@ def edit_out_of_folder(place):
     """The manifest names an index elsewhere; ours alone would believe it."""
     (place / "store/lead-migrate.json").write_bytes((place / "stitch/lead-migrate.json").read_bytes())
     change_manifest(place, "store", lambda facts: facts.update(kind="store"))
-    edit_details("store", index="../../elsewhere/index", index_sha256="0" * 64)(place)
+    edit_details("store", index="../../elsewhere/index", index_hash="0" * 64)(place)
 
 
 def pays_the_rest(place):

@@ -44,8 +44,8 @@ TRY_LATER = "http://127.0.0.1:*/v1 failed 8 times, the last time with: {}; try a
 NO_NPZ = "x.npz: not an .npz file, or a damaged one (*); copy it again, or write it with numpy.savez"
 CUT_JSON = "{}: damaged, or not of this store (*); copy it again, or save the store again"
 CUT_TABLE = "{}: not valid JSON (*); the file is damaged, copy or make it again"
-OTHER_HASH = "{}: its SHA-256 is not the one in the manifest; fit the stitch again"
-OTHER_BYTES = ("{}: its SHA-256 * is not that of the manifest, *; the file was damaged or replaced: copy it again, "
+OTHER_HASH = "{}: its BLAKE3 is not the one in the manifest; fit the stitch again"
+OTHER_BYTES = ("{}: its BLAKE3 * is not that of the manifest, *; the file was damaged or replaced: copy it again, "
                "make the store again, or, if you changed it, stamp the store again (lead-migrate stamp --force)")
 EDITED = ("{}/lead-migrate.json: the content does not match its own SHA-256 (*..., now *...); it was damaged or "
           "edited: copy it again, or make the {} again")

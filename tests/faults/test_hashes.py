@@ -22,4 +22,4 @@ def test_a_store_that_was_written_is_the_one_of_its_manifest(kind, place):
     made = open_store(place / "out", verify=True)
     assert set(made.verify()) == {made.info.details["index"], *made.document_files}
     assert len(made.document_files) >= 1
-    assert made.snapshot().texts_sha256 is not None
+    assert made.snapshot().texts_hash is not None

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from migrate.digests import hash_file
 from migrate.embedders.abilities import TokenTable
 from migrate.errors import ManifestError, StitchError, UsageError, VectorError
 from migrate.files import sha256_file
@@ -218,7 +219,7 @@ def test_the_manifest_tells_weights_confidence_curve_and_files(make_fitted, tmp_
     assert details["selection"]["confidence"]["spearman"] == fitted.selection.confidence.spearman
     assert details["selection"]["curve"]["pairs"] == list(fitted.selection.curve.pairs)
     names = (WEIGHTS_NAME, SAMPLE_NAME, TOKENIZER_FILE, *STATE)
-    assert details["files"] == {name: sha256_file(tmp_path / "stitch" / name) for name in names}
+    assert details["files"] == {name: hash_file(tmp_path / "stitch" / name) for name in names}
 
 
 FIT_IN_A_FRESH_PROCESS = """

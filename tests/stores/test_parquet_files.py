@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import hashlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from itertools import cycle, islice
 
 import numpy as np
 import pytest
+from blake3 import blake3
 from children import call_in_child
 from faiss_tools import build, damaged, save, write_docs
 from sync_tools import Hashed, some_records, translate_in_parts
@@ -264,7 +264,7 @@ def test_shards_are_told_with_their_rows_ids_norms_and_hashes(tmp_path, monkeypa
     for number, shard in enumerate(shards):
         path, rows = tmp_path / "new" / f"part-{number:05d}.parquet", slice(20 * number, 20 * number + 20)
         assert shard["name"] == path.name and shard["bytes"] == path.stat().st_size
-        assert shard["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert shard["hash"] == f"blake3:{blake3(path.read_bytes()).hexdigest()}"
         assert (shard["first_id"], shard["last_id"]) == (documents[rows][0].id, documents[rows][-1].id)
         norms = np.linalg.norm(new_vectors()[rows].astype(float), axis=1)
         found = [shard["norm_min"], shard["norm_mean"], shard["norm_max"]]
@@ -348,16 +348,16 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
     old = file.read_bytes()
     new = old.replace(b"two", b"ten")
     before_s = time.time() - 60
-    assert snapshot_of(old, before_s).texts_sha256 != snapshot_of(new, before_s).texts_sha256
+    assert snapshot_of(old, before_s).texts_hash != snapshot_of(new, before_s).texts_hash
     assert not [*(tmp_path / "cache").rglob("snapshots/*.json")]  # files that have just been written
     monkeypatch.setattr(store_of_parquet, "_TICK_NS", 0)
     first = snapshot_of(old, before_s)
     changed = snapshot_of(new, before_s)  # the time is set back
     assert changed.difference(first.fingerprint) == "the same vectors, other texts"
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
+        patch.setattr(ParquetStore, "_hash_texts", None)  # whatever reads them again fails
         assert open_store(location).snapshot() == changed
-    (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
+    (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_hash) in path.read_text()]
     note.write_text("{")
     assert open_store(location).snapshot() == changed
     copy = small(tmp_path / "b", text=["one", "two", "six"])
@@ -525,7 +525,7 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
     content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
     content[2_000] ^= 1
     system.pipe_file(f"{root}/part-1.parquet", bytes(content))
-    with pytest.raises(StoreError, match=r"part-1\.parquet: its SHA-256 .* is not that of the manifest"):
+    with pytest.raises(StoreError, match=r"part-1\.parquet: its BLAKE3 .* is not that of the manifest"):
         open_store(location, verify=True)
 
 

@@ -179,11 +179,11 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
         np.save(path, np.ones_like(np.load(path)))
         with pytest.raises(InputError, match="is of another store, or it changed since"):
             switch(old, new.info.location, audit=report)
-        with pytest.raises(StoreError, match=rf"{file}: its SHA-256 .* of the manifest, .* damaged or replaced"):
+        with pytest.raises(StoreError, match=rf"{file}: its BLAKE3 .* of the manifest, .* damaged or replaced"):
             (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))
         path.write_bytes(left)
     for content in told["stores"].values():
-        del content["beside_sha256"]  # as an earlier version has left it
+        del content["beside_hashes"]  # as an earlier version has left it
     report.write_text(json.dumps(told))
     assert switch(old, new.info.location, audit=report).proven
 

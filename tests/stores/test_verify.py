@@ -26,13 +26,13 @@ def test_a_store_is_held_against_its_manifest_in_rows_too_that_the_fingerprint_d
     fingerprint = before.snapshot().fingerprint
     flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
     assert open_store(folder).snapshot().fingerprint == fingerprint
-    with pytest.raises(StoreError, match=r"index\.faiss: its SHA-256 .* is not that of the manifest, .* copy it again"):
+    with pytest.raises(StoreError, match=r"index\.faiss: its BLAKE3 .* is not that of the manifest, .* copy it again"):
         open_store(folder, verify=True)
 
 
 def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
-    hashed, real = [], file_store.sha256_file
-    monkeypatch.setattr(file_store, "sha256_file", lambda path: (hashed.append(path.name), real(path))[1])
+    hashed, real = [], file_store.hash_file
+    monkeypatch.setattr(file_store, "hash_file", lambda path, by: (hashed.append(path.name), real(path, by))[1])
     store = open_store(folder, verify=True)
     store.verify()
     store.snapshot()
@@ -57,6 +57,6 @@ def test_stores_of_other_texts_are_told_apart(folder, bare_folder):
     assert other.difference({**noted, "dim": 7}) == f"7 dimensions there, {noted['dim']} here"
     assert other.difference({**noted, "metric": "l2"}) == "compared by l2 there, by ip here"
     assert other.difference({**noted, "rows_sha256": "0"}) == "as many documents, other ids or vectors"
-    older = {name: value for name, value in noted.items() if name != "texts_sha256"}
+    older = {name: value for name, value in noted.items() if name != "texts_hash"}
     assert other.difference(older) is None, "a stitch from before texts were noted"
-    assert bare.texts_sha256 is None and bare.difference(noted) is None, "the same store without its texts"
+    assert bare.texts_hash is None and bare.difference(noted) is None, "the same store without its texts"

@@ -1,10 +1,10 @@
-import hashlib
 import json
 import os
 import shutil
 
 import numpy as np
 import pytest
+from blake3 import blake3
 from dying import interrupt_at
 
 from migrate.errors import OutputError, StoreError, UsageError, VectorError
@@ -63,7 +63,7 @@ class Maker(StoreJob):
         if self.fail_at == 5:
             raise self.error
         writer.finish(work.all_rows(2), work.shards)
-        self.sha256 = writer.sha256(work.content / "rows")
+        self.hash = writer.hash_of(work.content / "rows")
         self.hashes = work.write_values(np.array([4, 3, 2, 1, 0]))
         return {"rows": work.rows}
 
@@ -82,7 +82,7 @@ class Maker(StoreJob):
         assert self.run(**flags) == {"rows": 5}
         assert names(self.output.parent) == ["out"] and names(self.output) == ["rows", "sources.npy"]
         assert (self.output / "rows").read_bytes() == WHOLE
-        assert self.sha256 == hashlib.sha256(WHOLE).hexdigest()
+        assert self.hash == f"blake3:{blake3(WHOLE).hexdigest()}"
         return self.made
 
 
@@ -109,7 +109,7 @@ def test_what_is_kept_of_each_row_lies_beside_in_the_order_of_the_new_store(make
     assert maker.complete() == [0, 1, 2, 3, 4]
     sources = np.load(out / "sources.npy")
     assert sources.tolist() == [4, 3, 2, 1, 0] and sources.dtype == np.uint64
-    assert maker.hashes == {"sources.npy": hashlib.sha256((out / "sources.npy").read_bytes()).hexdigest()}
+    assert maker.hashes == {"sources.npy": f"blake3:{blake3((out / 'sources.npy').read_bytes()).hexdigest()}"}
 
 
 @pytest.mark.parametrize("at", [2, 3, 5])

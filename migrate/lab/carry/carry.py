@@ -32,7 +32,7 @@ from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Stitch
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.linear import Identity, Ridge
-from migrate.stores.base import Store
+from migrate.stores.base import Store, difference_from
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 
 INTERCEPT: Final = ".intercept"
@@ -165,7 +165,7 @@ def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
 
 def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    difference = difference_from(store, fitted.manifest.stitch.fitted_on, store.snapshot())
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); give the stitch's own"

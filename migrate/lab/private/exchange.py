@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from migrate.digests import function_name, hash_file, is_hash_of
 from migrate.errors import InputError, ManifestError, StitchError, StoreError, VectorError
-from migrate.files import atomic_folder, canonical_json, copy_file, read_file, sha256_file
+from migrate.files import atomic_folder, canonical_json, copy_file, read_file
 from migrate.lab.private.ckks import GROUP, LARGEST, SECRET_NAME, TURNS_NAME, EncryptedMap, Holder, Scheme, blocks_of
 from migrate.manifest import CiphertextFacts, KeyringFacts, Manifest, StoreFacts, read_manifest
 from migrate.stitch.affine import AffineMap
@@ -205,7 +206,7 @@ def _paths(folder: Path, group: int, blocks: Sequence[int]) -> list[Path]:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    return {path.name: sha256_file(path) for path in sorted(folder.iterdir())}
+    return {path.name: hash_file(path) for path in sorted(folder.iterdir())}
 
 
 def _size(folder: Path) -> int:
@@ -242,15 +243,16 @@ def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
 
 
 def _check_files(folder: Path, files: Mapping[str, str]) -> None:
-    for name, digest in files.items():
+    for name, recorded in files.items():
         path = folder / name
         if not path.is_file():
             raise InputError(f"{path}: the manifest names this file, and it is not there; copy the folder again")
         with read_errors(path):
-            actual = sha256_file(path)
-        if actual != digest:
+            is_sound = is_hash_of(recorded, path, f"{path}: the manifest")
+        if not is_sound:
             raise InputError(
-                f"{path}: its SHA-256 is not the one in the manifest; it was cut or damaged, copy it again"
+                f"{path}: its {function_name(recorded)} is not the one in the manifest; it was cut or damaged, copy it "
+                "again"
             )
 
 
@@ -284,6 +286,6 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFact
 
 def _seal_of(store: Store, keyring: Path) -> str:
     """Return a mark by which the store is known later, which tells nobody without the secret key anything of it."""
-    fingerprint = {name: value for name, value in store.snapshot().fingerprint.items() if name != "texts_sha256"}
+    fingerprint = {name: value for name, value in store.snapshot().fingerprint.items() if name != "texts_hash"}
     secret = read_file(keyring / SECRET_NAME)
     return hmac.new(hashlib.sha256(secret).digest(), canonical_json(fingerprint).encode(), hashlib.sha256).hexdigest()

@@ -24,7 +24,7 @@ from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_as_made
 from migrate.stores.base import Store
-from migrate.stores.content import content_difference, content_of, is_content
+from migrate.stores.content import content_as_noted, content_difference, content_of, is_content
 from migrate.stores.fields import NamedField
 from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import Exchange, Record, SwitchableStore, moved
@@ -233,7 +233,7 @@ def _differ(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[s
     """Return what the stores have not in common; None where they have the same ids, in whatever order."""
     if contents[0]["count"] != contents[1]["count"]:
         return "vectors"
-    if contents[0]["ids_sha256"] == contents[1]["ids_sha256"] or _sum_of_ids(old) == _sum_of_ids(new):
+    if contents[0]["ids_hash"] == contents[1]["ids_hash"] or _sum_of_ids(old) == _sum_of_ids(new):
         return None
     return "ids"
 
@@ -288,12 +288,16 @@ def _check_report(
             f"{source}: this report says SAFE (provisional), which proves nothing, as no query is judged; audit with "
             "judgements (--judged), or switch anyway with `unproven=True`"
         )
-    if not is_content(translated, contents[1]):
-        reason = _why_other("store", translated, contents[1])
+    if not is_content(translated, contents[1], new):
+        reason = _why_other("store", translated, contents[1], new)
         raise InputError(f"{source}: this report {reason}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
     # an audit without --source: the new store itself may say what it was made from
-    if not (_is_made_from(new, contents[0]) if source_content is None else is_content(source_content, contents[0])):
-        reason = _why_other("source", source_content, contents[0])
+    if source_content is None:
+        is_of_source = _is_made_from(new, contents[0])
+    else:
+        is_of_source = is_content(source_content, contents[0], old)
+    if not is_of_source:
+        reason = _why_other("source", source_content, contents[0], old)
         raise InputError(f"{source}: this report {reason}, and has to compare with {old.info.location}; {_AUDIT_AGAIN}")
     return _Proof(
         two_stage=None if in_two_stages is None else int(in_two_stages[1]),
@@ -301,11 +305,12 @@ def _check_report(
     )
 
 
-def _why_other(noun: str, recorded: object, content: Mapping[str, Any]) -> str:
+def _why_other(noun: str, recorded: object, content: Mapping[str, Any], store: Store) -> str:
     """Say that a report is not of the store with this content, and what tells them apart."""
     if not isinstance(recorded, Mapping) or not recorded:
         return f"says of no {noun} what it holds"
-    return f"is of another {noun}, or it changed since ({content_difference(recorded, content)})"
+    difference = content_difference(recorded, content_as_noted(recorded, content, store))
+    return f"is of another {noun}, or it changed since ({difference})"
 
 
 def _report_beside(new: Store) -> Path:

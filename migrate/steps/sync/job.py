@@ -33,7 +33,7 @@ from migrate.stores import open_store
 from migrate.stores.added_fields import field_is_translated
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.file_store import source_hashes, state_of
+from migrate.stores.file_store import is_state_of, source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.vectors import Document, Progress, Text, Vectors
 from migrate.work.jobs import Work
@@ -180,7 +180,7 @@ def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder) -
         manifest=manifest,
         changes=changes,
         before=before,
-        is_current=not differs and manifest.store.source_state == state_of(old, before[0]),
+        is_current=not differs and is_state_of(manifest.store.source_state, old, before[0]),
     )
 
 

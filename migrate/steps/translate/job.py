@@ -29,7 +29,7 @@ from migrate.steps.translate.options import Announce, TranslateOptions
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
-from migrate.stores.base import Snapshot, Store
+from migrate.stores.base import Snapshot, Store, difference_from
 from migrate.stores.confidence import (
     Uncovered,
     distrust_of,
@@ -287,7 +287,7 @@ def _check_fits(store: Store, fingerprint: Snapshot, fitted: FittedStitch, *, an
             f"{store.info.location}: the stitch expects vectors of dimension {expected['dim']}, and the store has "
             f"{store.info.dim}; fit a stitch for this store"
         )
-    difference = fingerprint.difference(expected)
+    difference = difference_from(store, expected, fingerprint)
     if difference is not None and not any_store:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); fit again, or allow it "

@@ -39,7 +39,7 @@ from migrate.steps.translate.options import Announce, TranslateOptions
 from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
-from migrate.stores.base import Store
+from migrate.stores.base import Store, difference_from
 from migrate.vectors import Document, Progress, Query, no_progress
 
 _AGAIN: Final = 2 * ASKED_AGAIN
@@ -225,7 +225,7 @@ def with_metered_views(fitted: FittedStitch, cap: SpendingCap) -> FittedStitch:
 
 def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
     require_direction(fitted.manifest, DOCUMENT, source=store.info.location)
-    difference = store.snapshot().difference(fitted.manifest.stitch.fitted_on)
+    difference = difference_from(store, fitted.manifest.stitch.fitted_on, store.snapshot())
     if difference is not None:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "

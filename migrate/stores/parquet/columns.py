@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from migrate.digests import hash_file
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
     already_exists,
@@ -28,7 +29,6 @@ from migrate.files import (
     real_path,
     refuse_endless_in,
     refuse_existing,
-    sha256_file,
     sync_path,
     write_json,
 )
@@ -38,7 +38,7 @@ from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.added_fields import AddedField, fields_beside, refuse_name, taken
 from migrate.stores.base import Store, all_ids
 from migrate.stores.export import IDS_NAME, IdIndex
-from migrate.stores.file_store import Sha256, hash_files
+from migrate.stores.file_store import HashFile, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Form, Output
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, read_shards
@@ -199,7 +199,7 @@ def _open_writer(column: str, source: Store, content: Path, dim: int) -> StoreWr
     return ParquetWriter(source, folder, dim, column=column, complete=complete)
 
 
-def _facts(column: str, old_column: str, _source: Store, _content: Path, _sha256: Sha256) -> dict[str, Any]:
+def _facts(column: str, old_column: str, _source: Store, _content: Path, _hash_of: HashFile) -> dict[str, Any]:
     """Return by which name the column is opened."""
     return StoreFacts(index=f"?vector={column}", added_beside=old_column).as_details()
 
@@ -274,7 +274,7 @@ def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
     if (store.files.folder / SHARDS_NAME).is_file():
         entries = [
             {"name": shard.name, "bytes": (folder / shard.name).stat().st_size, "rows": rows}
-            | {"sha256": sha256_file(folder / shard.name)}
+            | {"hash": hash_file(folder / shard.name)}
             for shard, rows in zip(store.shards, store.file_rows, strict=True)
         ]
         write_json(folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": entries})
@@ -326,9 +326,9 @@ def _note_hashes(old: Path, new: Path) -> None:
     """Put the hashes of the new files into the manifest that lies beside them, if it had those of the old ones."""
     manifest = find_manifest(old, "store")
     facts = None if manifest is None else manifest.store
-    if manifest is None or facts is None or facts.index is None or facts.index_sha256 is None:
+    if manifest is None or facts is None or facts.index is None or facts.index_hash is None:
         return
-    names = [facts.index, *(facts.documents_sha256 or {})]
+    names = [facts.index, *(facts.documents_hashes or {})]
     if all((new / name).is_file() for name in names):
         hashes = hash_files(new, names[0], names[1:])
         replace(manifest, details={**manifest.details, **hashes}).write(new)
@@ -342,8 +342,10 @@ def _list_shards(old: Path, new: Path) -> None:
     listed, written = (read_shards(read_file(place / SHARDS_NAME), str(place / SHARDS_NAME)) for place in (old, new))
     entries = {entry["name"]: entry for entry in listed}
     changed = [
-        {**entries.get(entry["name"], entry), "bytes": entry["bytes"], "sha256": entry["sha256"]} for entry in written
+        {**entries.get(entry["name"], entry), "bytes": entry["bytes"], "hash": entry["hash"]} for entry in written
     ]
+    for entry in changed:
+        entry.pop("sha256", None)  # of an earlier version, of the older file
     write_json(new / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": changed})
 
 

@@ -2,7 +2,7 @@
 
 LOCATION/part-00000.parquet ...    the rows
 LOCATION/_lead-migrate/            manifest, confidence and what else is ours
-LOCATION/_shards.json              all files with their rows, ids, norms and SHA-256; written last
+LOCATION/_shards.json              all files with their rows, ids, norms and hashes; written last
 LOCATION/_unfinished.json          the run that puts files to object storage, and their names; removed last
 """
 

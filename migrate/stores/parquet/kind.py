@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from migrate.digests import hash_open_file
 from migrate.errors import StoreError, UsageError
 from migrate.files import (
     OWN_FOLDER,
@@ -200,15 +200,15 @@ class RemoteParquetStore(ParquetStore):
         """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
         if self._verified is None:
             expected = expected_hashes(self.info, self.shards[0].name)
-            self._verified = check_hashes(self.files.location, expected, self._sha256)
+            self._verified = check_hashes(self.files.location, expected, self._hash)
         return self._verified
 
-    def _sha256(self, name: str) -> str | None:
+    def _hash(self, name: str, function: str) -> str | None:
         shard = next((shard for shard in self.shards if shard.name == name), None)
         if shard is None:
             return None
         with self.files.opened(shard) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return hash_open_file(file, function)
 
 
 def _copied(files: RemoteFiles) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,14 +14,15 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from migrate.digests import hash_file, new_hasher, noted
 from migrate.errors import StoreError, UsageError
-from migrate.files import OWN_FOLDER, canonical_json, output_errors, read_file, sha256_file, sync_path, write_json
+from migrate.files import OWN_FOLDER, canonical_json, output_errors, read_file, sync_path, write_json
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
 from migrate.stores.documents.arrow import lists_of_vectors
 from migrate.stores.documents.columns import list_type
-from migrate.stores.file_store import Sha256, hash_files
+from migrate.stores.file_store import HashFile, hash_files
 from migrate.stores.kept import sync_tree
 from migrate.stores.outputs import Form, Output, file_name, state_path
 from migrate.stores.parquet.files import FORMAT_VERSION, SHARDS_NAME, SUFFIX, UNFINISHED_NAME, RemoteFiles, read_shards
@@ -42,10 +42,10 @@ _UNFINISHED: Final = ".part-"
 _MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
 
 
-def _shard_facts(_source: Store, content: Path, sha256: Sha256) -> dict[str, Any]:
+def _shard_facts(_source: Store, content: Path, hash_of: HashFile) -> dict[str, Any]:
     """Return the hashes of the files, and that this kind was asked for."""
     first, *more = _shard_names(content)
-    return {**StoreFacts(written_as={"kind": "parquet"}).as_details(), **hash_files(content, first, more, sha256)}
+    return {**StoreFacts(written_as={"kind": "parquet"}).as_details(), **hash_files(content, first, more, hash_of)}
 
 
 def _shard_names(content: Path) -> list[str]:
@@ -128,7 +128,7 @@ class ParquetWriter(StoreWriter):
         if self._storage is not None:
             return self._storage.files().size_of(name) == int(details["bytes"])
         path = self.folder / name
-        return path.is_file() and sha256_file(path) == str(details["sha256"])
+        return path.is_file() and hash_file(path) == str(details["hash"])
 
     def finish(self, rows: Rows, shards: ShardFolder) -> Written:
         """Write the files that are left, and `_shards.json` last."""
@@ -146,7 +146,7 @@ class ParquetWriter(StoreWriter):
                     batches = (rows.read(stretch.start, stretch.stop) for stretch in stretches)
                     written[name] = self._write(shard, name, batches)
                     self.sync()
-            self._hashes = {name: entry["sha256"] for name, entry in written.items()}
+            self._hashes = {name: entry["hash"] for name, entry in written.items()}
             if self._column is None:
                 (self.folder / OWN_FOLDER).mkdir(exist_ok=True)
             sync_tree(self.folder)
@@ -160,9 +160,9 @@ class ParquetWriter(StoreWriter):
             return ()
         return ("the features that `datasets` notes in the schema are of the old vectors: they are left out",)
 
-    def sha256(self, path: Path) -> str:
+    def hash_of(self, path: Path) -> str:
         """Return the hash of a part that was taken when it was written."""
-        return self._hashes.get(path.name) or sha256_file(path)
+        return self._hashes.get(path.name) or hash_file(path)
 
     def _write(self, shard: Shard, name: str, batches: Iterable[Vectors]) -> dict[str, Any]:
         """Write one file, which has no name yet, and return its entry in `_shards.json`.
@@ -220,7 +220,7 @@ class ParquetWriter(StoreWriter):
                 path.unlink(missing_ok=True)
                 raise
             self._unnamed.append((path, name))
-            return {"name": name, "bytes": file.tell(), "sha256": hashed.sha256.hexdigest(), **_summed(summary)}
+            return {"name": name, "bytes": file.tell(), "hash": noted(hashed.hasher), **_summed(summary)}
 
     def _schema_like(self, source: ParquetStore, schema: Any) -> Any:
         import pyarrow as pa
@@ -283,7 +283,7 @@ class _HashedFile(RawIOBase):
     """A file that is hashed while it is written, from its beginning to its end."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.sha256 = file, hashlib.sha256()
+        self._file, self.hasher = file, new_hasher()
 
     def writable(self) -> bool:
         """Return True."""
@@ -295,7 +295,7 @@ class _HashedFile(RawIOBase):
 
     def write(self, content: Any) -> int:
         """Hash and write bytes."""
-        self.sha256.update(content)
+        self.hasher.update(content)
         return self._file.write(content)
 
 

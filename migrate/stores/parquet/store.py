@@ -18,13 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.digests import BLAKE3
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import cache_folder, real_path, sha256_json, write_json
 from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, texts_sha256
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, hash_texts
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import (
     arrow_errors,
@@ -216,12 +217,13 @@ class ParquetStore(Store):
             )
         if self._snapshot is None:
             recorded = self._recorded() or {}
-            if recorded.keys() >= {"rows_sha256", "texts_sha256"}:
-                hashes = recorded["rows_sha256"], recorded["texts_sha256"]
+            texts = _noted_as(BLAKE3)
+            if recorded.keys() >= {"rows_sha256", texts}:
+                hashes = recorded["rows_sha256"], recorded[texts]
                 self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self._versions())
             else:
                 self._snapshot = snapshot = super().snapshot()
-                self._note({"rows_sha256": snapshot.rows_sha256, "texts_sha256": snapshot.texts_sha256})
+                self._note({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
         return self._snapshot
 
     def _recorded(self) -> dict[str, Any] | None:
@@ -236,7 +238,7 @@ class ParquetStore(Store):
         if self._is_settled:
             with suppress(OSError):  # without a cache they are read again the next time
                 self._note_path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(self._note_path, hashes)
+                write_json(self._note_path, {**(self._recorded() or {}), **hashes})
 
     @property
     def _note_path(self) -> Path:
@@ -247,8 +249,15 @@ class ParquetStore(Store):
         key = [location_text, columns, self._versions(), changes]
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
-    def _texts_sha256(self) -> str:
-        """Hash ids and texts as `Store` does, without reading what else there is."""
+    def texts_hash(self, function: str = BLAKE3) -> str:
+        """Hash ids and texts as `Store` does, without reading what else there is; a machine reads them for it once."""
+        name, recorded = _noted_as(function), self._recorded() or {}
+        if recorded.get(name) is None:
+            recorded = {name: self._hash_texts(function)}
+            self._note(recorded)
+        return str(recorded[name])
+
+    def _hash_texts(self, function: str) -> str:
         columns = self.columns
         names = [name for name in (columns.id, columns.text) if name is not None]
 
@@ -259,7 +268,7 @@ class ParquetStore(Store):
                 texts = batch.column(columns.text).to_pylist()
                 yield from ((str(doc_id), text or "") for doc_id, text in zip(ids, texts, strict=True))
 
-        return texts_sha256(texts())
+        return hash_texts(texts(), function)
 
     @property
     def _part_rows(self) -> int:
@@ -437,3 +446,7 @@ class RowStream:
             chunks.append(batch[:missing])
             self._rest, missing = batch[missing:], missing - len(chunks[-1])
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+
+
+def _noted_as(function: str) -> str:
+    return f"texts_{function}"
