@@ -376,7 +376,7 @@ def verdicts(data: Path, folder: Path, pairs: int) -> None:
             migrate.translate(store, fitted, moved)
             for wording, asked in {**judges, "others": others}.items():
                 report = _audited(moved, asked, target)
-                bounds, held_out = report.verdict.retention, report.held_out
+                bounds, held_out = report.verdict.retention, report.examination.held_out
                 kept = "" if held_out is None else f"{held_out.verdict.retention.estimate:.3f}"
                 figures = [f"{bounds.estimate:.3f}", f"{bounds.lower:.3f}", kept, report.verdict.outcome.value]
                 rows.append([kind, wording, f"{report.verdict.observations.queries:,}", *figures])

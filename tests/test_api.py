@@ -180,7 +180,8 @@ def test_a_switch_takes_a_report_as_proof_and_goes_back(workplace):
         migrate.switch("my-store", "made/store", report_of(replace(made.result, verdict=verdict)))
     kept = migrate.Bounds(0.99, 0.97, 1.0)
     verdict = replace(made.result.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=())
-    safe = report_of(replace(made.result, verdict=verdict, findings=()))
+    examination = replace(made.result.examination, findings=())
+    safe = report_of(replace(made.result, verdict=verdict, examination=examination))
     done = migrate.switch("my-store", "made/store", safe)
     assert done.proven and done.old == str(workplace / "my-store")
     assert migrate.inspect("my-store")["dimension"] == 24

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
 from migrate.audit.arms import Measures, measure_arms
-from migrate.audit.diagnostics import Diagnostics, diagnose
+from migrate.audit.diagnostics import diagnose
 from migrate.audit.document import report_of
 from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import rules_of
-from migrate.audit.held_out import HeldOut, audit_held_out, true_documents, unexplained_documents
+from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
 from migrate.audit.inputs import (
     AuditInputs,
     ModelOf,
@@ -33,13 +33,12 @@ from migrate.audit.options import AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import GrownPool, PoolSummary, grow_pool
 from migrate.audit.reference import prove_target
-from migrate.audit.result import AuditResult
+from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
 from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, Verdict, margin_remarks
-from migrate.audited.records import OwnSearch
 from migrate.audited.report import AuditReport
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
@@ -121,16 +120,6 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
     return result.without_standard()
 
 
-@dataclass(frozen=True, eq=False)
-class Examination:
-    """Whatever is to be known beside the scores of the arms; a doubt among the `findings` takes a SAFE away."""
-
-    findings: tuple[Finding, ...]
-    searches: tuple[OwnSearch, ...]
-    held_out: HeldOut | None
-    diagnostics: Diagnostics
-
-
 def examine(prepared: Prepared, evidence: Evidence, measures: Measures, choosers: Choosers) -> Examination:
     """Look at what speaks for and against the scores, and at their causes."""
     experiment = evidence.experiment
@@ -150,7 +139,7 @@ def examine(prepared: Prepared, evidence: Evidence, measures: Measures, choosers
     findings += [Finding("note", result.reranking.sentence) for result in results.values() if result.reranking]
     findings += unused_fields(diagnostics.slices, settings.slices)
     findings += searched_exactly(experiment)
-    return Examination(tuple(findings), searches, held_out, diagnostics)
+    return Examination(tuple(findings), searches, held_out, diagnostics, evidence.proof)
 
 
 def judge(evidence: Evidence, measures: Measures, findings: Sequence[Finding], pool: GrownPool | None) -> Verdict:
@@ -182,27 +171,25 @@ def result_of(
         verdict=verdict,
         arms=tuple(measures.results.values()),
         comparisons=measures.comparisons,
-        measure=query_set.measure,
-        query_ids=tuple(query.id for query in query_set.distinct),
-        query_texts=tuple(query.text for query in query_set.distinct),
-        n_documents=experiment.n_documents,
-        dataset=query_set.name,
-        findings=examination.findings,
+        data=AuditedData(
+            name=query_set.name,
+            n_documents=experiment.n_documents,
+            measure=query_set.measure,
+            query_ids=tuple(query.id for query in query_set.distinct),
+            query_texts=tuple(query.text for query in query_set.distinct),
+            made_from=query_set.made_from,
+        ),
         manifest=_manifest(inputs, len(query_set.distinct), experiment.n_documents),
+        examination=examination,
         family=measures.family,
         plan=measures.plan,
         skipped_arms=measures.skipped,
-        held_out=examination.held_out,
-        diagnostics=examination.diagnostics,
-        reference=evidence.proof,
         pool=pool,
-        made_from=query_set.made_from,
         reference_at=reference_at,
         is_kept=is_kept(inputs.embedder),
         stores={name: content_of(store) for name, store in stores.items() if store is not None},
         locations=locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         rules=evidence.rules,
-        searches=examination.searches,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from migrate.audit.bounds import Outcome
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
+from migrate.audit.reference import ReferenceProof
 from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
@@ -22,40 +24,51 @@ def report_of(result: AuditResult) -> AuditReport:
     All that the audit knows is in it, per query too, as values that JSON holds; a bound without limit is null. What the
     full re-embed's quality is kept of goes by what was measured: `retention`, or `agreement@10`.
     """
-    diagnostics, measured = result.diagnostics, result.verdict.scale.measured
+    data = result.data
+    examination = result.examination
+    diagnostics = examination.diagnostics
+    measured = result.verdict.scale.measured
+    reference = None
+    if examination.reference is not None:
+        reference = _reference(examination.reference, examination.doubts)
+    held_out = None
+    if examination.held_out is not None:
+        held_out = _held_out(examination.held_out)
     content = {
         "store": result.locations.translated,
         "verdict": {
             **_verdict(result.verdict),
             "better_than_stay": result.verdict.better_than_stay,
             "counted": result.verdict.observations.counted,
-            "measure": result.measure,
+            "measure": data.measure,
             "basis": basis_of(result) or None,
-            "caveats": result.caveats,
-            "doubts": result.doubts,
+            "caveats": examination.caveats,
+            "doubts": examination.doubts,
         },
-        "dataset": {"name": result.dataset, "queries": len(result.query_ids), "documents": result.n_documents},
+        "dataset": {"name": data.name, "queries": len(data.query_ids), "documents": data.n_documents},
         "arms": [_arm(arm, result) for arm in result.arms],
         "family": result.family,
         "plan": {"name": result.plan, "outcome": result.outcome, "sentence": sentence_of(result)},
         "recommendation": _by_measure(recommend(result), measured),
         "options": [_by_measure(option, measured) for option in options_of(result)],
         "missing": result.skipped_arms,
+        # JSON tables have no order, and the arms that are missing have one
         "skipped_arms": list(result.skipped_arms),
-        "reference": None if result.reference is None else _reference(result),
-        "held_out": None if result.held_out is None else _held_out(result.held_out),
+        "reference": reference,
+        "held_out": held_out,
         "regressions": diagnostics.regressions,
         "slices": [_by_measure(group, measured) for group in diagnostics.slices],
         "calibration": diagnostics.calibration,
         "hubness": diagnostics.hubness,
-        "query_ids": result.query_ids,
-        "query_texts": result.query_texts,
-        "notes": result.notes,
-        "searches": result.searches,
+        "query_ids": data.query_ids,
+        "query_texts": data.query_texts,
+        "notes": examination.notes,
+        "searches": examination.searches,
         "manifest": result.manifest,
         "stores": result.stores,
-        **({} if result.pool is None else {"pool": _pool(result.pool)}),
     }
+    if result.pool is not None:
+        content["pool"] = _pool(result.pool)
     return AuditReport.of(document("audit", content, version=AUDIT_SCHEMA))
 
 
@@ -63,8 +76,10 @@ def basis_of(result: AuditResult) -> str:
     """Return the basis of a provisional verdict; empty where queries are judged."""
     if not result.verdict.scale.provisional:
         return ""
-    queries = f", by synthetic queries ({result.made_from})" if result.made_from else ""
-    return f"nothing is judged, so this rests on {result.measure} with the full re-embed{queries}"
+    basis = f"nothing is judged, so this rests on {result.data.measure} with the full re-embed"
+    if result.data.made_from:
+        basis += f", by synthetic queries ({result.data.made_from})"
+    return basis
 
 
 def sentence_of(result: AuditResult) -> str:
@@ -106,10 +121,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _reference(result: AuditResult) -> dict[str, Any]:
-    proof = result.reference
-    evidence = () if proof is None else proof.evidence
-    return {"proven": proof is not None and proof.proven, "evidence": evidence, "doubts": result.doubts}
+def _reference(proof: ReferenceProof, doubts: Sequence[str]) -> dict[str, Any]:
+    return {"proven": proof.proven, "evidence": proof.evidence, "doubts": doubts}
 
 
 def _pool(pool: PoolSummary) -> dict[str, Any]:
@@ -122,14 +135,18 @@ def _held_out(held_out: HeldOut) -> dict[str, Any]:
 
 
 def _arm(arm: ArmResult, result: AuditResult) -> dict[str, Any]:
-    reranking = {} if arm.reranking is None else {"reranking": arm.reranking}
-    comparison = result.comparisons.get(arm.name)
+    against = None
+    if arm.name in result.comparisons:
+        against = _by_measure(result.comparisons[arm.name], result.verdict.scale.measured)
+    content: dict[str, Any] = {}
+    if arm.reranking is not None:
+        content["reranking"] = arm.reranking
     return {
-        **reranking,
+        **content,
         "name": arm.name,
         "meaning": arm.meaning,
         "means": {measure: arm.mean(measure) for measure in arm.scores},
-        "against": None if comparison is None else _by_measure(comparison, result.verdict.scale.measured),
+        "against": against,
         "seconds": arm.seconds,
         "tokens": arm.tokens,
         "usd": arm.usd,

@@ -99,7 +99,7 @@ def _with_time(option: Option, result: AuditResult) -> Option:
     everything = result.arm(FULL).tokens
     if result.documents_per_s is None or option.tokens_left is None or not everything:
         return option
-    n_documents = result.stores.get(TRANSLATED, {}).get("count", result.n_documents)
+    n_documents = result.stores.get(TRANSLATED, {}).get("count", result.data.n_documents)
     share_left = option.tokens_left / everything
     return replace(option, seconds_left=float(share_left * n_documents / result.documents_per_s))
 
@@ -168,7 +168,7 @@ def recommend(result: AuditResult) -> Recommendation:
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
     one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
-    odd = next((finding for finding in result.findings if finding.level == "doubt"), None)
+    odd = next((finding for finding in result.examination.findings if finding.level == "doubt"), None)
     stay = result.comparisons.get(STAY)
     staying_loses = stay is None or stay.retention.lower < 1
     if odd is not None and staying_loses:
@@ -185,7 +185,7 @@ def _missing_index(result: AuditResult) -> OwnSearch | None:
     """Return the search of the translated store where its index alone keeps it from being SAFE."""
     if result.plan != TRANSLATED or result.outcome is Outcome.SAFE:
         return None
-    searches = (search for search in result.searches if search.arm == TRANSLATED)
+    searches = (search for search in result.examination.searches if search.arm == TRANSLATED)
     return next((search for search in searches if search.remedy is not None and search.is_safe_exactly), None)
 
 

@@ -20,51 +20,19 @@ from migrate.manifest import Manifest
 from migrate.outcome import decide_within
 
 
-@dataclass(frozen=True)
-class AuditResult:
-    """The result of an audit. `measure` is what the verdict rests on: nDCG@10, or agreement@10 where nothing is judged.
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """Whatever is to be known beside the scores of the arms; a doubt among the `findings` takes a SAFE away.
 
-    `query_ids` are those of the distinct query texts, in the order of all scores; a text that several queries
-    share goes by the first of them. `family` are the arms that could serve instead, with bounds that hold for all of
-    them at once. `skipped_arms` has what each of the other arms needs. `held_out` is the verdict without true
-    vectors, None where there are none. `reference` is how the standard was
-    shown to be one. `findings` are whatever else is to be known: with a doubt among them nothing is SAFE. `pool` is
-    what was embedded where no full re-embed was, `made_from` what synthetic queries were made from, empty for others.
-    `reference_at` is the location of the full re-embed, None where none is left after the audit; `is_kept` says whether
-    what was embedded is cached.
-    `query_texts` are in the order of `query_ids`.
-    `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
-    `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
-    what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
-    `rules` are those by which its bounds were drawn. `searches` are the own searches of the stores that have an index:
-    what each keeps of exact search.
+    `searches` are the own searches of the stores that have an index: what each keeps of exact search. `held_out` is the
+    verdict without true vectors, None where there are none. `reference` is how the standard was shown to be one.
     """
 
-    verdict: Verdict
-    arms: tuple[ArmResult, ...]
-    comparisons: Mapping[str, Comparison]
-    measure: str
-    query_ids: tuple[str, ...]
-    n_documents: int
-    dataset: str
-    findings: tuple[Finding, ...]
-    manifest: Manifest
-    family: Mapping[str, Bounds] = field(default_factory=dict)
-    skipped_arms: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    searches: tuple[OwnSearch, ...] = ()
     held_out: HeldOut | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     reference: ReferenceProof | None = None
-    pool: PoolSummary | None = None
-    made_from: str = ""
-    reference_at: str | None = None
-    is_kept: bool = False
-    query_texts: tuple[str, ...] = ()
-    stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    plan: str = TRANSLATED
-    locations: Locations = field(default_factory=Locations)
-    documents_per_s: float | None = None
-    rules: Rules | None = field(default=None, repr=False, compare=False)
-    searches: tuple[OwnSearch, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,6 +49,54 @@ class AuditResult:
         """Sentences on why nothing is SAFE, whatever the figures."""
         return sentences(self.findings, "doubt")
 
+
+@dataclass(frozen=True)
+class AuditedData:
+    """The queries of an audit, by the name of where they are from, and the documents that were searched.
+
+    `measure` is what the verdict rests on: nDCG@10, or agreement@10 where nothing is judged. `query_ids` are those of
+    the distinct query texts, in the order of all scores; a text that several queries share goes by the first of them.
+    `query_texts` are in the same order. `made_from` is what synthetic queries were made from, empty for others.
+    """
+
+    name: str
+    n_documents: int
+    measure: str
+    query_ids: tuple[str, ...]
+    query_texts: tuple[str, ...] = ()
+    made_from: str = ""
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The result of an audit.
+
+    `family` are the arms that could serve instead, with bounds that hold for all of them at once. `skipped_arms` has
+    what each of the other arms needs. `pool` is what was embedded where no full re-embed was. `reference_at` is the
+    location of the full re-embed, None where none is left after the audit; `is_kept` says whether what was embedded is
+    cached. `stores` tells the translated store, and the source where there is one, from any other: see `content_of`.
+    `plan` is the arm that `outcome` is of: the translated store, or one of `family`. `locations` is how commands name
+    what was audited, `documents_per_s` how fast the target model embeds here, None where that was not measured.
+    `rules` are those by which its bounds were drawn.
+    """
+
+    verdict: Verdict
+    arms: tuple[ArmResult, ...]
+    comparisons: Mapping[str, Comparison]
+    data: AuditedData
+    manifest: Manifest
+    examination: Examination = field(default_factory=Examination)
+    family: Mapping[str, Bounds] = field(default_factory=dict)
+    skipped_arms: Mapping[str, str] = field(default_factory=dict)
+    pool: PoolSummary | None = None
+    reference_at: str | None = None
+    is_kept: bool = False
+    stores: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plan: str = TRANSLATED
+    locations: Locations = field(default_factory=Locations)
+    documents_per_s: float | None = None
+    rules: Rules | None = field(default=None, repr=False, compare=False)
+
     @property
     def outcome(self) -> Outcome:
         """The outcome of the plan, which is the translated store unless another was asked for."""
@@ -88,37 +104,31 @@ class AuditResult:
 
     def outcome_of(self, name: str = TRANSLATED) -> Outcome:
         """Return the outcome of the translated store, or of an arm of `family`."""
-        return self.verdict.outcome if name == TRANSLATED else self._outcome_in_family(name)
-
-    def _outcome_in_family(self, name: str) -> Outcome:
         verdict = self.verdict
+        if name == TRANSLATED:
+            return verdict.outcome
         if not verdict.observations.has_enough:
             return Outcome.INCONCLUSIVE
-        limits = {"safe_from": verdict.scale.safe, "not_safe_below": verdict.scale.harmful}
-        outcome = decide_within(self.family[name], **limits)
-        if outcome is Outcome.SAFE and (self.doubts or verdict.observations.lacks_documents):
+        outcome = decide_within(self.family[name], safe_from=verdict.scale.safe, not_safe_below=verdict.scale.harmful)
+        # What takes a SAFE from the translated store takes it from every arm: they are held against the same standard
+        if outcome is Outcome.SAFE and (self.examination.doubts or verdict.observations.lacks_documents):
             return Outcome.INCONCLUSIVE
         return outcome
 
     def without_standard(self) -> AuditResult:
         """Return the result where the full re-embed is no standard, so that no share of it means anything."""
+        examination = self.examination
         comparisons = {
             name: replace(comparison, retention=UNKNOWN) if comparison.standard == FULL else comparison
             for name, comparison in self.comparisons.items()
         }
         return replace(
             self,
-            verdict=self.verdict.without_standard().doubted(self.findings),
+            verdict=self.verdict.without_standard().doubted(examination.findings),
             comparisons=comparisons,
             family=dict.fromkeys(self.family, UNKNOWN),
-            held_out=None,
-            diagnostics=replace(self.diagnostics, slices=()),
+            examination=replace(examination, held_out=None, diagnostics=replace(examination.diagnostics, slices=())),
         )
-
-    @property
-    def ways_out(self) -> tuple[str, ...]:
-        """Arms that could serve instead and keep the margin, whichever of them one picks."""
-        return tuple(name for name in self.family if self._outcome_in_family(name) is Outcome.SAFE)
 
     def arm(self, name: str) -> ArmResult:
         """Return the arm of that name."""

@@ -102,7 +102,7 @@ class Candidate:
             "tokens": self.tokens,
             "usd": self.usd,
             "minutes": self.minutes,
-            "doubts": self.result.doubts,
+            "doubts": self.result.examination.doubts,
         }
 
 
@@ -162,10 +162,14 @@ class Shortlist:
     def notes(self) -> list[str]:
         """Remarks on the figures, for the reader."""
         result = self.candidates[0].result
-        doubts = [f"{candidate.name}: {doubt}" for candidate in self.candidates for doubt in candidate.result.doubts]
+        doubts = [
+            f"{candidate.name}: {doubt}"
+            for candidate in self.candidates
+            for doubt in candidate.result.examination.doubts
+        ]
         return [
-            f"by {result.verdict.observations.counted} of {result.dataset}; bounds of quality are one-sided, and hold "
-            "for all targets together with 95 %",
+            f"by {result.verdict.observations.counted} of {result.data.name}; bounds of quality are one-sided, and "
+            "hold for all targets together with 95 %",
             "nDCG@10 is that of a full re-embed, which a pool can only make too high; what a translation keeps is a "
             "share of it, with the verdict of `run`",
             "price and time are those of a full re-embed; the time is as measured here, or by the limits of the "
@@ -195,8 +199,8 @@ class Shortlist:
         result = self.candidates[0].result
         content = {
             "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
-            "dataset": result.dataset,
-            "measure": result.measure,
+            "dataset": result.data.name,
+            "measure": result.data.measure,
             "queries": result.verdict.observations.counted,
             "confidence": self.confidence,
             "stay": self.stay,
@@ -254,7 +258,7 @@ class ChooseJob(Job[Shortlist]):
         quality = None
         gain = None
         if rules is not None and rules.query_set.is_judged:
-            scores = full.scores[result.measure]
+            scores = full.scores[result.data.measure]
             quality = rules.quality(scores, confidence=confidence)
             staying = scores_of_staying(result)
             if staying is not None:

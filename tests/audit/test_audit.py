@@ -195,7 +195,7 @@ def test_a_document_that_is_dropped_gives_its_place_to_the_next(tmp_path):
 def test_chunks_are_judged_as_the_documents_they_were_cut_from(reference, tmp_path):
     first, second = (make_store(tmp_path / name, documents=halves()) for name in ("one", "two"))
     report = audit(first, second)
-    assert report.n_documents == N_DOCUMENTS
+    assert report.data.n_documents == N_DOCUMENTS
     assert report.arm(FULL).mean("nDCG@10") > 0.5
     keys, own_keys = document_keys(first), document_keys(first, "nothing")
     row = keys.ids.rows_of(["d003#1"])
@@ -240,20 +240,20 @@ def test_the_report_says_what_it_was_made_from(reference, perfect, tmp_path):
     known = Manifest("store", TARGET.identity, source_model=SOURCE.identity, **facts)
     translated = make_store(tmp_path / "known", manifest=known)
     report = audit(translated, reference, seed=12, margin=0.8)
-    assert report.dataset == "topics"
-    assert report.query_ids == tuple(query.id for query in QUERIES)
+    assert report.data.name == "topics"
+    assert report.data.query_ids == tuple(query.id for query in QUERIES)
     assert report.verdict.scale.safe == 0.8
     assert report.manifest.kind == "report"
     assert (report.manifest.model, report.manifest.source_model) == (TARGET.identity, SOURCE.identity)
     assert report.manifest.seed == 12
     assert report.manifest.counts == {"queries": N_QUERIES, "documents": N_DOCUMENTS}
     assert report.manifest.details == {"dataset": "topics", "resamples": 500}
-    true, proof, groups, exactly = report.notes
+    true, proof, groups, exactly = report.examination.notes
     assert "searched exactly" in exactly
     assert groups.startswith("60 queries are in 58 independent groups by their vectors, the largest of 2")
     assert true == "40 of 150 vectors are true ones: the sample the stitch was fitted on"
-    assert proof == report.reference.findings[0].text
-    assert audit(perfect, reference).notes == (proof, groups, exactly)
+    assert proof == report.examination.reference.findings[0].text
+    assert audit(perfect, reference).examination.notes == (proof, groups, exactly)
 
 
 @pytest.mark.slow
@@ -272,12 +272,12 @@ def test_a_reference_of_another_model_is_refused(translated_by, tmp_path):
 def test_judgements_of_documents_that_are_not_there_are_counted(reference, perfect):
     qrels = {"q0": {"d000": 1, "gone": 1, "zero": 0}, "q1": {"away": 2, "gone": 1}}
     report = audit(perfect, reference, QuerySet(QUERIES, qrels, "x", notes=("a note",)))
-    assert report.notes[0] == "a note"
-    assert report.caveats == (
+    assert report.examination.notes[0] == "a note"
+    assert report.examination.caveats == (
         "2 of 3 relevant documents are not in the stores, so that no arm can find them, and 1 of 2 queries say nothing "
         "for want of them",
     )
-    assert audit(perfect, reference).caveats == ()
+    assert audit(perfect, reference).examination.caveats == ()
     target = Topics()
     with pytest.raises(InputError, match=r"^x: none of the judged documents is in the stores"):
         audit(perfect, reference, QuerySet(QUERIES, {"q0": {"gone": 1, "d000": 0}}, "x"), target)

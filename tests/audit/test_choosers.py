@@ -95,7 +95,7 @@ def refuse(store, embedder):
 def doubt(store, embedder, because="true vectors of which nothing says who chose them"):
     report = judged(store, embedder)
     assert report.verdict.outcome is not Outcome.SAFE
-    assert any(because in one for one in report.doubts)
+    assert any(because in one for one in report.examination.doubts)
     return report
 
 
@@ -147,7 +147,7 @@ def test_a_copy_without_its_manifest_is_known_by_its_vectors_whatever_a_stamp_sa
     """Where neither a manifest nor this cache says who chose them, it is not SAFE, though they flatter it so far."""
     copied = bare_copy(filled[0], tmp_path, *gone)
     refuse(copied, filled[1])
-    assert doubt(copied, stranger).held_out is None, "no query has anything else that is relevant"
+    assert doubt(copied, stranger).examination.held_out is None, "no query has anything else that is relevant"
     assert stamp_store(copied, filled[1], trust=True).path is not None
     refuse(open_store(copied.folder), filled[1])
 
@@ -155,7 +155,7 @@ def test_a_copy_without_its_manifest_is_known_by_its_vectors_whatever_a_stamp_sa
 def test_a_copy_that_rounds_is_known_too(filled, stranger, tmp_path):
     copied = rounded_copy(filled[0], tmp_path)
     refuse(copied, filled[1])
-    assert any("nothing says who chose them" in doubt for doubt in judged(copied, stranger).doubts)
+    assert any("nothing says who chose them" in doubt for doubt in judged(copied, stranger).examination.doubts)
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["same cache", "other cache"])
@@ -187,7 +187,7 @@ def test_a_reference_that_is_built_for_an_audit_accounts_for_no_true_vectors(fil
     copied = bare_copy(filled[0], tmp_path, MANIFEST_NAME)
     report = audit(copied, "build", QUESTIONS, stranger, no_bm25=True, resamples=1_000)
     assert report.verdict.outcome is not Outcome.SAFE
-    assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.doubts)
+    assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.examination.doubts)
 
 
 def test_queries_that_are_held_out_judge_later(translated, embedder, tmp_path):
@@ -301,7 +301,8 @@ def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated,
 def test_documents_that_no_query_chose_need_no_other_judges(translated, embedder, tmp_path):
     migrate.fit(open_store(translated / "source"), embedder, kind="ridge", sample=1_000)  # at random
     report = judged(fill(translated, embedder, tmp_path)[1], embedder)
-    assert report.verdict.observations.queries == N_QUERIES and not any("who chose" in doubt for doubt in report.doubts)
+    assert report.verdict.observations.queries == N_QUERIES
+    assert not any("who chose" in doubt for doubt in report.examination.doubts)
 
 
 class Deaf(Many):
@@ -318,4 +319,4 @@ def test_choosers_in_other_words_find_documents_that_all_have_true_vectors(rewor
     asked = [Query(query.id, reworded.format(query.text)) for query in QUERIES]
     report = judged(open_store(folder), CachedEmbedder(Deaf(), embedder.path), QuerySet(asked, QRELS, "reworded"))
     assert report.verdict.outcome is not Outcome.SAFE
-    assert any("relevant documents have true vectors" in doubt for doubt in report.doubts)
+    assert any("relevant documents have true vectors" in doubt for doubt in report.examination.doubts)

@@ -28,7 +28,7 @@ def report(tmp_path_factory):
 
 def test_regressions_are_the_queries_that_fall_furthest_behind(report):
     loss = report.arm(FULL).scores["nDCG@10"] - report.arm(TRANSLATED).scores["nDCG@10"]
-    worst = report.diagnostics.regressions
+    worst = report.examination.diagnostics.regressions
     fallen = [one.scores[FULL] - one.scores[TRANSLATED] for one in worst]
     assert fallen == pytest.approx(sorted(loss, reverse=True)[: len(worst)])
     assert len(worst) == 10
@@ -44,10 +44,10 @@ def test_regressions_are_the_queries_that_fall_furthest_behind(report):
 
 def test_slices_hold_every_query_once_and_average_to_the_whole(report):
     full = report.arm(FULL).scores["nDCG@10"]
-    kinds = dict.fromkeys(one.by for one in report.diagnostics.slices)
+    kinds = dict.fromkeys(one.by for one in report.examination.diagnostics.slices)
     assert list(kinds) == ["words in the query", "topic", "confidence", "shelf"]
     for by in kinds:
-        own = [one for one in report.diagnostics.slices if one.by == by]
+        own = [one for one in report.examination.diagnostics.slices if one.by == by]
         assert sum(one.queries for one in own) == len(QUERIES)
         assert sum(one.queries * one.full for one in own) / len(QUERIES) == pytest.approx(full.mean())
         for one in own:
@@ -55,14 +55,14 @@ def test_slices_hold_every_query_once_and_average_to_the_whole(report):
 
 
 def test_a_slice_by_metadata_is_that_of_the_relevant_document_found_first(report):
-    ids = report.query_ids
+    ids = report.data.query_ids
     full, arm = (report.arm(name).scores["nDCG@10"] for name in (FULL, TRANSLATED))
     run = {}
     asked = TARGET.embed_queries(QUERIES).astype(float) @ TARGET.embed_documents(DOCUMENTS).astype(float).T
     for query_id, scores in zip(ids, asked, strict=True):
         relevant = [d for d, grade in QRELS[query_id].items() if grade]
         run[query_id] = max(relevant, key=lambda d: scores[int(d[1:])])
-    for one in (one for one in report.diagnostics.slices if one.by == "shelf"):
+    for one in (one for one in report.examination.diagnostics.slices if one.by == "shelf"):
         rows = [row for row, q in enumerate(ids) if f"s{int(run[q][1:]) % 3}" == one.value]
         assert one.queries == len(rows)
         assert (one.full, one.translated) == pytest.approx((full[rows].mean(), arm[rows].mean()))
@@ -73,7 +73,7 @@ def test_long_and_short_queries_are_told_apart(tmp_path):
     queries = [Query(q.id, q.text + " a b c" * (row % 2)) for row, q in enumerate(QUERIES)]
     translated, reference = make_store(tmp_path / "t", vectors=noisy(1.0)), make_store(tmp_path / "r")
     report = audit(translated, reference, QuerySet(queries, QRELS, "x"))
-    own = [one for one in report.diagnostics.slices if one.by == "words in the query"]
+    own = [one for one in report.examination.diagnostics.slices if one.by == "words in the query"]
     assert [(one.value, one.queries) for one in own] == [("3", 30), ("6", 30)]
 
 
@@ -131,7 +131,7 @@ def test_hubness_is_the_skewness_of_neighbour_counts(metric):
 
 def test_where_nothing_is_lost_nothing_hurts(tmp_path):
     one, other = (make_store(tmp_path / name) for name in ("one", "other"))
-    found = audit(one, other).diagnostics
+    found = audit(one, other).examination.diagnostics
     assert found.regressions == ()
-    chunks = audit(one, make_store(tmp_path / "r", documents=halves())).diagnostics
+    chunks = audit(one, make_store(tmp_path / "r", documents=halves())).examination.diagnostics
     assert chunks.hubness == (), "stores of other chunks have no documents in common"

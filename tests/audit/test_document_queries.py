@@ -198,7 +198,7 @@ def test_queries_of_a_line_of_a_document_leave_nothing_safe(is_judged, tmp_path)
     report = audit(new, full, QuerySet(lines, qrels, "lines"), margin=0.5)
     assert report.verdict.observations.queries == 150
     assert report.outcome is Outcome.INCONCLUSIVE
-    assert any("or have 60 letters or more of it" in doubt for doubt in report.doubts)
+    assert any("or have 60 letters or more of it" in doubt for doubt in report.examination.doubts)
 
 
 @pytest.mark.parametrize(("n_copies", "outcome"), [(100, "INCONCLUSIVE"), (50, "SAFE")])

@@ -30,7 +30,7 @@ def reference(tmp_path):
 
 def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_path):
     report = audit(patched(tmp_path / "translated"), reference)
-    found = report.held_out
+    found = report.examination.held_out
     gone = {DOCUMENTS[row].id for row in TRUE}
     left = {q: {d: g for d, g in grades.items() if d not in gone} for q, grades in QRELS.items()}
     asked = [query for query in QUERIES if any(left[query.id].values())]
@@ -48,7 +48,7 @@ def test_true_documents_are_taken_out_of_stores_and_judgements(reference, tmp_pa
 
 
 def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_path):
-    found = audit(patched(tmp_path / "translated"), reference, UNJUDGED).held_out
+    found = audit(patched(tmp_path / "translated"), reference, UNJUDGED).examination.held_out
     assert (found.documents, found.relevant, found.queries) == (75, 0, len(QUERIES))
     assert found.verdict.scale.provisional
     assert f"{found.verdict.outcome}, agreement@10 0." in found.sentence
@@ -58,22 +58,22 @@ def test_without_judgements_agreement_is_taken_of_what_is_left(reference, tmp_pa
 @pytest.mark.parametrize("true", [np.arange(0), np.arange(150)])
 def test_there_is_nothing_to_hold_out_where_none_or_all_are_true(true, reference, tmp_path):
     store = patched(tmp_path / "translated", true)
-    assert audit(store, reference).held_out is None
+    assert audit(store, reference).examination.held_out is None
     (store.folder / "confidence.npy").unlink()
-    assert audit(store, reference).held_out is None, "nothing says which are true"
+    assert audit(store, reference).examination.held_out is None, "nothing says which are true"
 
 
 def test_documents_whose_vectors_equal_those_of_the_reference_have_true_ones(reference, tmp_path):
     """Nothing says which are true, nor who chose them."""
     store = patched(tmp_path / "translated")
     (store.folder / "confidence.npy").unlink()
-    doubts = audit(open_store(store.folder), reference, margin=0.5).doubts
+    doubts = audit(open_store(store.folder), reference, margin=0.5).examination.doubts
     assert any(doubt.startswith("75 documents have true vectors of which nothing says who chose") for doubt in doubts)
 
 
 def test_queries_whose_only_relevant_document_is_gone_are_not_asked(reference, tmp_path):
     qrels = {**QRELS, "q0": {"d000": 1}, "q1": {"d001": 1, "d000": 2}, "q3": {"d003": 0}}
-    found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, qrels, "few")).held_out
+    found = audit(patched(tmp_path / "translated"), reference, QuerySet(QUERIES, qrels, "few")).examination.held_out
     gone = {DOCUMENTS[row].id for row in TRUE}  # those of even topics
     relevant = {doc_id for grades in qrels.values() for doc_id, grade in grades.items() if grade}
     assert (found.queries, found.relevant) == (29, len(relevant & gone))

@@ -4,7 +4,20 @@ import json
 
 import numpy as np
 import pytest
-from topics import DOCUMENTS, OF_TARGET, QRELS, QUERIES, QUESTIONS, TARGET, Topics, audit, make_store, noisy, shown
+from topics import (
+    DOCUMENTS,
+    OF_TARGET,
+    QRELS,
+    QUERIES,
+    QUESTIONS,
+    TARGET,
+    Topics,
+    audit,
+    make_store,
+    noisy,
+    shown,
+    ways_out,
+)
 
 from migrate.audit.bounds import Outcome
 from migrate.audit.document import report_of
@@ -75,23 +88,26 @@ def test_repeating_queries_changes_no_bound_and_no_verdict(texts, times, qrels, 
         for n in (1, times)
     )
     for report in (once, often):
-        assert report.verdict.observations.queries == texts == len(report.query_ids)
+        assert report.verdict.observations.queries == texts == len(report.data.query_ids)
         assert report.verdict.outcome is not Outcome.SAFE
     # Other than by rounding, and by what is drawn at random for each query, nothing may differ.
     assert often.verdict.retention.lower == pytest.approx(once.verdict.retention.lower)
     assert often.verdict.retention.upper == pytest.approx(once.verdict.retention.upper)
     assert often.verdict.queries_needed == once.verdict.queries_needed
     assert often.family["two-stage 50"].lower == pytest.approx(once.family["two-stage 50"].lower)
-    assert often.ways_out == once.ways_out
+    assert ways_out(often) == ways_out(once)
     for name in (TRANSLATED, FULL):
         for measure, scores in once.arm(name).scores.items():
             assert often.arm(name).scores[measure] == pytest.approx(scores)
-    texts_of = [[one.text for one in report.diagnostics.regressions] for report in (once, often)]
+    texts_of = [[one.text for one in report.examination.diagnostics.regressions] for report in (once, often)]
     assert texts_of[0] == texts_of[1] and len(set(texts_of[1])) == len(texts_of[1])
-    sizes = [[(one.by, one.value, one.queries) for one in report.diagnostics.slices] for report in (once, often)]
+    sizes = [
+        [(one.by, one.value, one.queries) for one in report.examination.diagnostics.slices] for report in (once, often)
+    ]
     assert sizes[0] == sizes[1]
     note = f"{texts * (times - 1):,} of {texts * times:,} queries repeat the text of another"
-    assert any(note in one for one in often.notes) and not any("repeat" in one for one in once.notes)
+    assert any(note in one for one in often.examination.notes)
+    assert not any("repeat" in one for one in once.examination.notes)
 
 
 def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp_path):
@@ -99,7 +115,7 @@ def test_one_text_with_several_judgements_counts_once_by_the_mean(reference, tmp
     twice = [QUERIES[0], Query("again", f" {QUERIES[0].text}"), *QUERIES[1:]]
     qrels = {**QRELS, "again": {"d000": 2, "d007": 1}}
     report = audit(translated, reference, QuerySet(twice, qrels, "twice"))
-    assert report.query_ids == tuple(query.id for query in QUERIES)
+    assert report.data.query_ids == tuple(query.id for query in QUERIES)
     alone = (QuerySet([query], {query.id: qrels[query.id]}, "alone") for query in twice[:2])
     single = [audit(translated, reference, one).arm(FULL).scores["nDCG@10"][0] for one in alone]
     assert single[0] != single[1]
@@ -173,7 +189,7 @@ def test_the_first_ten_of_a_handful_are_no_selection(count, outcome, tmp_path):
         told = f"the first 10 of {count} documents are hardly a selection: SAFE needs at least 100 documents"
         assert told in shown(report)
         assert recommend(report).plan == "full re-embed"
-        assert report.verdict.queries_needed is None and not report.ways_out
+        assert report.verdict.queries_needed is None and not ways_out(report)
 
 
 @pytest.mark.parametrize(("count", "qrels", "outcome"), [(10, None, "INCONCLUSIVE"), (90, QRELS, "NOT SAFE")])
@@ -198,7 +214,7 @@ def with_true(store, count):
 
 @pytest.mark.parametrize(("true", "outcome"), [(144, "INCONCLUSIVE"), (51, "INCONCLUSIVE"), (50, "SAFE")])
 def test_what_is_held_out_is_not_safe_by_a_handful(true, outcome, reference, perfect):
-    found = audit(with_true(perfect, true), reference, QuerySet(QUERIES, None, "log"), margin=0.9).held_out
+    found = audit(with_true(perfect, true), reference, QuerySet(QUERIES, None, "log"), margin=0.9).examination.held_out
     assert found.documents == true and found.verdict.retention.estimate == 1
     assert found.verdict.outcome.value == outcome
     assert f"60 queries left): {outcome}, " in found.sentence
@@ -207,6 +223,7 @@ def test_what_is_held_out_is_not_safe_by_a_handful(true, outcome, reference, per
 
 
 def test_what_is_held_out_counts_each_text_once(reference, perfect):
-    found = audit(with_true(perfect, 50), reference, repeated(QUERIES[:19], 10), Caseless(), margin=0.1).held_out
+    report = audit(with_true(perfect, 50), reference, repeated(QUERIES[:19], 10), Caseless(), margin=0.1)
+    found = report.examination.held_out
     assert found.queries == found.verdict.observations.queries <= 19
     assert found.verdict.outcome is Outcome.INCONCLUSIVE

@@ -89,18 +89,18 @@ def true_score(folder, depth=10):
 def test_the_verdict_is_of_what_the_index_finds(kind, settings, pooled, reference, tmp_path):
     store = indexed(tmp_path / "new", kind, **settings)
     report = audit_of(store, by_pool(20) if pooled else reference)
-    (found,) = report.searches
+    (found,) = report.examination.searches
     assert report.arm(TRANSLATED).mean("nDCG@10") == pytest.approx(true_score(tmp_path / "new"))
     assert report.verdict.outcome is not Outcome.SAFE
     assert found.is_safe_exactly and found.exactly == pytest.approx(1, abs=0.02)
     assert found.by_index == report.verdict.retention.estimate < 0.8
-    assert found.sentence in report.caveats and found.sentence in shown(report)
+    assert found.sentence in report.examination.caveats and found.sentence in shown(report)
 
 
 def test_the_smallest_setting_that_keeps_enough_is_named_and_does_so(reference, tmp_path):
     store = indexed(tmp_path / "new", nprobe=1)
     report = audit_of(store, reference)
-    (found,) = report.searches
+    (found,) = report.examination.searches
     assert found.setting in (2, 4, 8, 16, 32, 64, 75) and found.setting_keeps >= 0.99
     assert f"index.nprobe = {found.setting}" in found.remedy
     assert f"--search-effort {found.setting}" in recommend(report).headline
@@ -113,15 +113,15 @@ def test_the_smallest_setting_that_keeps_enough_is_named_and_does_so(reference, 
         kept.append(true_score(tmp_path / "new") / exact)
     assert kept[0] < 0.99 <= kept[1] and kept[1] == pytest.approx(found.setting_keeps)
     told = audit_of(indexed(tmp_path / "again", nprobe=1), reference, search_effort=found.setting)
-    assert told.verdict.outcome is Outcome.SAFE and told.searches[0].remedy is None
-    assert f"nprobe {found.setting}" in told.searches[0].index
+    assert told.verdict.outcome is Outcome.SAFE and told.examination.searches[0].remedy is None
+    assert f"nprobe {found.setting}" in told.examination.searches[0].index
 
 
 def test_where_no_setting_is_enough_another_index_is_named(reference, tmp_path):
-    (found,) = audit_of(indexed(tmp_path / "new", "PQ2x4"), reference).searches
+    (found,) = audit_of(indexed(tmp_path / "new", "PQ2x4"), reference).examination.searches
     assert found.of_exact == pytest.approx(1)  # codes are read as they are searched: the vectors themselves are worse
     graph = indexed(tmp_path / "graph", "HNSW2", efSearch=1)
-    (found,) = audit_of(graph, reference).searches
+    (found,) = audit_of(graph, reference).examination.searches
     if found.setting is None:
         assert "?index=HNSW32" in found.remedy
     else:
@@ -131,8 +131,8 @@ def test_where_no_setting_is_enough_another_index_is_named(reference, tmp_path):
 def test_stores_without_an_index_are_searched_exactly_and_that_is_told_once(reference, tmp_path):
     flat = make_store(tmp_path / "flat", metric="l2", manifest=OF_TARGET)
     report = audit_of(flat, reference, source=make_store(tmp_path / "old", SOURCE, metric="l2"), source_model=SOURCE)
-    assert report.searches == ()
-    notes = [note for note in report.notes if "searched exactly" in note]
+    assert report.examination.searches == ()
+    notes = [note for note in report.examination.notes if "searched exactly" in note]
     assert notes == ["the translated store and the old store have no index that could miss something: searched exactly"]
 
 
@@ -144,7 +144,7 @@ def test_staying_and_both_stores_together_answer_by_the_index_too(reference, tmp
     reports = [audit_of(new, reference, source=source, **options) for source in (old, exactly)]
     by_index, by_vectors = ([report.arm(name).mean("nDCG@10") for report in reports] for name in (STAY, TOGETHER))
     assert by_index[0] < by_index[1] and by_vectors[0] != by_vectors[1]
-    assert [search.arm for search in reports[0].searches] == [STAY]
+    assert [search.arm for search in reports[0].examination.searches] == [STAY]
     assert reports[0].arm(FULL).mean("nDCG@10") == reports[1].arm(FULL).mean("nDCG@10")
 
 
@@ -162,7 +162,8 @@ def test_chunks_are_found_as_deep_as_their_documents_take(tmp_path):
     flat = audit_of(make_store(tmp_path / "flat", documents=documents, metric="l2", manifest=OF_TARGET), reference)
     assert whole.arm(TRANSLATED).scores["recall@100"].tolist() == flat.arm(TRANSLATED).scores["recall@100"].tolist()
     assert whole.verdict.retention == flat.verdict.retention
-    assert whole.searches[0].of_exact == 1 and whole.searches[0].sentence in whole.notes
+    (search,) = whole.examination.searches
+    assert search.of_exact == 1 and search.sentence in whole.examination.notes
 
 
 @pytest.mark.parametrize("questions", [QUESTIONS, UNJUDGED])
@@ -181,7 +182,7 @@ def test_the_pool_has_what_the_index_finds_and_its_safe_is_no_weaker(questions, 
 def test_the_document_and_the_page_have_both_figures(reference, tmp_path):
     report = audit_of(indexed(tmp_path / "new", nprobe=1), reference)
     (found,) = report_of(report).document["searches"]
-    assert found["exactly"] > found["by_index"] and found["sentence"] in report.caveats
+    assert found["exactly"] > found["by_index"] and found["sentence"] in report.examination.caveats
     assert "searched exactly" in page_of(report) and "by its own search" in page_of(report)
     assert "by its own search" in " ".join(audit_summary(report_of(report)).split())
 
@@ -211,14 +212,14 @@ def test_a_setting_that_searches_have_not_is_refused(reference, tmp_path):
 def test_no_greater_setting_is_named_than_there_is(candidates, reference, tmp_path):
     """All documents are candidates already: what is missed has no link."""
     store = indexed(tmp_path / "new", "HNSW2", efSearch=candidates)
-    (search,) = audit_of(store, reference).searches
+    (search,) = audit_of(store, reference).examination.searches
     assert search.of_exact < 0.99
     assert search.remedy.startswith("no setting of its search finds more; write it with another index")
 
 
 def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path):
     store = indexed(tmp_path / "new", "IVF75,Flat", nprobe=75)
-    (stored,), (set_by_program,) = (audit_of(store, reference, search_effort=n).searches for n in (None, 1))
+    (stored,), (set_by_program,) = (audit_of(store, reference, search_effort=n).examination.searches for n in (None, 1))
     assert stored.of_exact == pytest.approx(1) and set_by_program.of_exact < 0.9
 
 
@@ -259,7 +260,7 @@ def test_exact_search_of_a_store_that_compares_by_cosine_is_by_cosine(tmp_path):
     unit = make_store(tmp_path / "unit", vectors=unit_rows(vectors), manifest=OF_TARGET)
     for reference in (full, unit, by_pool()):
         report = audit_of(new, reference)
-        (search,) = report.searches
+        (search,) = report.examination.searches
         assert search.by_index == pytest.approx(1, abs=1e-3) and search.exactly == pytest.approx(1, abs=1e-3)
         assert report.arm(FULL).mean("nDCG@10") == pytest.approx(report.arm(TRANSLATED).mean("nDCG@10"), abs=1e-3)
 
@@ -270,7 +271,7 @@ def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, 
     ).info.location
     shares = []
     while True:
-        (search,) = audit_of(open_store(location), reference).searches
+        (search,) = audit_of(open_store(location), reference).examination.searches
         shares.append(search.of_exact)
         pattern = r"a greater ef_search finds more, .*: (collection\..*), open it anew and audit again"
         match = re.fullmatch(pattern, search.remedy or "")

@@ -399,7 +399,7 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
     pooled = audit(store, by_pool(10), query_set, embedder=counting, no_bm25=True)
-    assert pooled.pool.documents < COUNT and pooled.n_documents == full.n_documents == 1_000
+    assert pooled.pool.documents < COUNT and pooled.data.n_documents == full.data.n_documents == 1_000
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
@@ -532,7 +532,7 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
     assert open_still.verdict.remedy is None, "no pool is deeper than all documents"
     report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
     assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
-    assert report.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
+    assert report.examination.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
 
 
 @judged_or_not
@@ -542,7 +542,7 @@ def test_the_old_store_beside_the_new_one_scores_what_it_does_by_all_documents(q
     full, pooled = (audit(far, by, query_set, **options) for by in (reference, by_pool()))
     assert not pooled.pool.is_exact
     for name in ("together", "together 10"):
-        ours, whole = pooled.arm(name).scores[pooled.measure], full.arm(name).scores[pooled.measure]
+        ours, whole = pooled.arm(name).scores[pooled.data.measure], full.arm(name).scores[pooled.data.measure]
         if query_set is QUERY_SET:
             assert ours.tolist() == whole.tolist()
         assert pooled.family[name].lower <= full.family[name].estimate + 1e-9
@@ -592,9 +592,9 @@ def test_documents_that_tie_are_those_of_the_pool(tmp_path):
 def test_the_pool_goes_as_deep_as_is_asked_for_every_query(far):
     asked, usual, none = (audit(far, by_pool(), two_stage=depths, margin=0.3) for depths in ((50,), None, ()))
     assert [(step.depth, step.queries) for step in asked.pool.steps] == [(20, len(QUERIES)), (50, len(QUERIES))]
-    assert "two-stage 50" in asked.family and "left out" not in " ".join(asked.caveats)
+    assert "two-stage 50" in asked.family and "left out" not in " ".join(asked.examination.caveats)
     assert [step.depth for step in usual.pool.steps] == [20]
-    assert list(usual.family) == ["two-stage 20"] and "left out" not in " ".join(usual.caveats)
+    assert list(usual.family) == ["two-stage 20"] and "left out" not in " ".join(usual.examination.caveats)
     need = "needs the first 50 documents of every query, of which the pool has 20: `--two-stage 50`"
     assert usual.skipped_arms["two-stage 50"] == need
     assert none.pool.steps[0].depth == 10 and none.pool.documents < usual.pool.documents
@@ -621,10 +621,11 @@ def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     assert list(report.family) == ["two-stage 10"]
     need = "needs the first 50 documents of every query, of which the pool has 10: pool_depth=50 of migrate.audit"
     line = f"left out: two-stage 50 {need}"
-    assert line in report.caveats
+    assert line in report.examination.caveats
     assert f"caveat: {line}" in audit_summary(report_of(report)).replace("\n  ", " ")
     report = audit(far, by_pool(), two_stage=(COUNT,))
-    assert report.caveats == (f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents",)
+    (caveat,) = report.examination.caveats
+    assert caveat == f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents"
 
 
 @judged_or_not
@@ -652,7 +653,7 @@ def test_a_cap_leaves_out_two_stages_with_a_line(far):
     embedder, _ = capped(embedder.usd * 1.1)
     report = audit(far, by_pool(), embedder=embedder, two_stage=(20, 100), margin=0.3)
     assert list(report.family) == ["two-stage 20"] and "raise --max-cost" in report.pool.stopped
-    assert "of which the pool has 20: raise `--max-cost`" in report.caveats[-1]
+    assert "of which the pool has 20: raise `--max-cost`" in report.examination.caveats[-1]
 
 
 def test_a_cap_ends_the_pool_where_it_is(far, reference):
@@ -696,21 +697,21 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     report = audit(store, by_pool(), embedder=embedder, margin=0.8)
     assert report.pool.documents < COUNT and report.pool.tokens is None
     assert report.verdict.outcome is Outcome.INCONCLUSIVE, "a file does not say whose vectors it has"
-    assert "file:target.npz is not the file that the store was translated for" in report.doubts[0]
+    assert "file:target.npz is not the file that the store was translated for" in report.examination.doubts[0]
 
 
 def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, reference):
     strange = QuerySet(QUERIES, {query: {**docs, "nowhere": 1} for query, docs in QRELS.items()}, "strange")
     pooled, full = (audit(near, by, strange, margin=0.5) for by in (by_pool(), reference))
-    (caveat,) = pooled.caveats
-    assert full.caveats == (caveat,)
+    (caveat,) = pooled.examination.caveats
+    assert full.examination.caveats == (caveat,)
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
 
 
 def test_a_store_that_does_not_say_its_model_is_never_safe(tmp_path):
     report = audit(moved(tmp_path / "silent", 0, manifest=None), by_pool(), margin=0.5)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
-    assert any("nothing shows that topics-0 is the model" in doubt for doubt in report.doubts)
+    assert any("nothing shows that topics-0 is the model" in doubt for doubt in report.examination.doubts)
 
 
 def test_every_form_of_the_report_has_the_pool(near):
@@ -743,7 +744,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     reembed_store(source, target, tmp_path / "reference")
     full = audit(open_store(tmp_path / "new"), open_store(tmp_path / "reference"), query_set, **options)
     assert pooled.pool.steps[0].documents < 200
-    assert "true vectors of the translated store agree with it" in pooled.reference.findings[0].text
+    assert "true vectors of the translated store agree with it" in pooled.examination.reference.findings[0].text
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)
-    assert pooled.held_out.verdict.retention.lower <= full.held_out.verdict.retention.lower
+    assert pooled.examination.held_out.verdict.retention.lower <= full.examination.held_out.verdict.retention.lower

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from paired_scores import all_of, judge
-from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown
+from topics import OF_TARGET, QRELS, QUERIES, QUESTIONS, audit, make_store, noisy, page_of, pool, shown, ways_out
 
 from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import UNGROUPED, Grouping, Outcome
@@ -236,8 +236,8 @@ def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):
     plain, few = (
         audit(translated, full, one, margin=0.5, two_stage=[50]) for one in (questions, by_field(questions, "topic"))
     )
-    assert plain.verdict.outcome is Outcome.SAFE and plain.ways_out
-    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not few.ways_out and few.verdict.observations.groups == 13
+    assert plain.verdict.outcome is Outcome.SAFE and ways_out(plain)
+    assert few.verdict.outcome is Outcome.INCONCLUSIVE and not ways_out(few) and few.verdict.observations.groups == 13
     if reference == "store":  # a pool is another one where it takes longer to settle the verdict
         assert few.verdict.retention.estimate == plain.verdict.retention.estimate
     assert few.verdict.retention.lower < plain.verdict.retention.lower
@@ -274,7 +274,7 @@ def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leav
     questions = by_field(QuerySet(asked([n % topics for n in range(60)]), QRELS, "topics"), "topic")
     translated = make_store(tmp_path / "translated", vectors=noisy(0.1), manifest=OF_TARGET)
     report = audit(translated, make_store(tmp_path / "full"), questions)
-    (doubt,) = report.doubts
+    (doubt,) = report.examination.doubts
     assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups of the vectors leave ")
     assert "independent group" in sentence_of(report) and "too few for a verdict" in sentence_of(report)
     again = ("audit", "new", "--judged=beir", "--group-field=topic", "--report=report.json")
@@ -292,7 +292,7 @@ def test_of_a_few_queries_nothing_is_said_but_that_they_are_few(count, qrels, re
     full = make_store(tmp_path / "full") if reference == "store" else pool()
     report = audit(translated, full, QuerySet(QUERIES[:count], qrels, "few"))
     few = "1 query is" if count == 1 else rf"{count} queries( in \d independent groups?)? are"
-    assert report.outcome is Outcome.INCONCLUSIVE and not report.ways_out and not report.doubts
+    assert report.outcome is Outcome.INCONCLUSIVE and not ways_out(report) and not report.examination.doubts
     assert re.search(f"; {few} too few for a verdict, which needs at least 20$", sentence_of(report))
     assert not re.search(r"\bnan\b", shown(report))
 

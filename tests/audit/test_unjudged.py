@@ -166,9 +166,8 @@ def test_every_arm_is_scored_by_the_target_model(metric, tmp_path):
         make_store(tmp_path / name, vectors=rows.astype(np.float32), metric=metric) for name, rows in vectors.items()
     )
     report = audit(translated, full, LOG, source=stay, source_model=SOURCE)
-    assert (
-        report.measure == "agreement@10" and report.verdict.scale.provisional and report.verdict.gain_over_stay is None
-    )
+    assert report.data.measure == "agreement@10"
+    assert report.verdict.scale.provisional and report.verdict.gain_over_stay is None
     overlaps = {"overlap@1", "overlap@10", "overlap@100", "RBO"}
     assert all(set(arm.scores) == {"agreement@10", *overlaps} for arm in report.arms)
     assert report.arm(TRANSLATED).mean("nDCG@10") is None
@@ -233,9 +232,8 @@ def test_queries_that_quote_their_document_prove_nothing(share, exclude_self, ou
     asked = QuerySet([*own, *others], None, "log", exclude_self=exclude_self)
     report = audit(new, full, asked, margin=0.9)  # of 150 queries, three to a topic
     assert report.verdict.outcome.value == outcome
-    assert any("are a piece of the document that they look for, word for word" in doubt for doubt in report.doubts) == (
-        outcome != "SAFE"
-    )
+    copied = "are a piece of the document that they look for, word for word"
+    assert any(copied in doubt for doubt in report.examination.doubts) == (outcome != "SAFE")
 
 
 @pytest.mark.parametrize("has_more", [False, True])
@@ -248,7 +246,7 @@ def test_queries_that_are_documents_leave_the_verdict_to_the_others(has_more, tm
     report = audit(new, full, QuerySet([*copies, *QUERIES], qrels, "log"))
     assert report.verdict.observations.queries == (160 if has_more else 60)
     note = "100 of 160 queries are a stored document, whole or nearly, which every model finds; they do not judge"
-    assert (note in report.notes) != has_more
+    assert (note in report.examination.notes) != has_more
 
 
 def test_synthetic_queries_are_titles_or_first_sentences():
@@ -286,9 +284,9 @@ def test_synthetic_queries_are_drawn_by_the_seed_and_asked_without_their_own_doc
     assert {query.id for query in first.queries} <= {f"d{row}" for row in range(N_DOCUMENTS)}
     assert len(synthetic_queries(new, count=9_999).queries) == N_DOCUMENTS, "one a document, not one a chunk"
     report = audit(new, full, first)
-    assert not report.diagnostics.regressions and report.arm(TRANSLATED).mean("agreement@10") == 1
-    assert report.made_from == "60 first sentences"
-    assert any("synthetic" in note and "without its own document" in note for note in report.notes)
+    assert not report.examination.diagnostics.regressions and report.arm(TRANSLATED).mean("agreement@10") == 1
+    assert report.data.made_from == "60 first sentences"
+    assert any("synthetic" in note and "without its own document" in note for note in report.examination.notes)
 
 
 def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):

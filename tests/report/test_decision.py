@@ -10,7 +10,7 @@ from migrate.audit.document import report_of, sentence_of
 from migrate.audit.locations import Locations
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
-from migrate.audit.result import AuditResult
+from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Reranking, find_plan
 from migrate.audit.verdict import Observations, Scale, Verdict, doubt
 from migrate.audited.records import Comparison
@@ -42,15 +42,15 @@ def report(translated=POOR, two_stage=POOR, stay=POOR, outcome=Outcome.NOT_SAFE,
         Verdict(outcome, translated, Scale.of(0.95, provisional=False), Observations(300, documents=1_000)),
         tuple(arm(name, usd) for name, usd in costs.items()),
         {name: Comparison(bounds, 1, 1, 1) for name, bounds in ((TRANSLATED, translated), (STAY, stay))},
-        "nDCG@10",
-        tuple(map(str, range(300))),
-        1_000,
-        "test",
-        (),
+        AuditedData("test", 1_000, "nDCG@10", tuple(map(str, range(300)))),
         Manifest("report"),
         family={TWO_STAGE: two_stage},
     )
     return replace(made, **changes)
+
+
+def doubted(text):
+    return Examination((doubt(text),))
 
 
 PLACES = Locations(
@@ -236,13 +236,13 @@ def test_staying_is_named_where_it_keeps_the_margin():
 
 
 def test_with_a_doubt_nothing_is_recommended_but_staying():
-    found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd"),)))
+    found = recommend(report(SURE, outcome=Outcome.INCONCLUSIVE, examination=doubted("odd")))
     assert (found.plan, found.command) == (None, None)
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
-    stay = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), findings=(doubt("the full re-embed looks wrong"),)))
+    stay = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), examination=doubted("the full re-embed looks wrong")))
     assert (stay.plan, stay.command) == (STAY, None)
     assert stay.remark == "the figures of the new store are not to be trusted: the full re-embed looks wrong"
-    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), findings=(doubt("it looks wrong"),))).plan is None
+    assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), examination=doubted("it looks wrong"))).plan is None
 
 
 AUDIT = ("audit", "new")
@@ -274,9 +274,8 @@ def test_a_doubt_leads_on_to_what_clears_it_up(about, again, command, without_te
     """Without texts, `None` for the same: no reference is built, and no query is made from them."""
     monkeypatch.chdir(tmp_path)
     locations = replace(PLACES, audit_again=again)
-    made = report(
-        SURE, outcome=Outcome.INCONCLUSIVE, findings=(doubt("odd", about), doubt("odder")), locations=locations
-    )
+    examination = Examination((doubt("odd", about), doubt("odder")))
+    made = report(SURE, outcome=Outcome.INCONCLUSIVE, examination=examination, locations=locations)
     assert recommend(made).command == command
     bare = recommend(replace(made, locations=replace(locations, has_texts=False))).command
     assert bare == (without_texts or command)

@@ -82,7 +82,8 @@ def test_the_page_needs_no_network_and_allows_its_own_script_alone(page):
 
 def test_ids_are_shown_and_not_obeyed(report):
     hostile = "\"'><img src=x onerror=alert(1)>\x00"
-    page = page_of(replace(report, query_ids=(hostile, *report.query_ids[1:]), dataset=hostile))
+    data = replace(report.data, query_ids=(hostile, *report.data.query_ids[1:]), name=hostile)
+    page = page_of(replace(report, data=data))
     assert Page(page).all("img") == []
     assert "&lt;img src=x" in page and "\x00" not in page
 
@@ -99,7 +100,7 @@ def test_points_and_bars_say_what_they_are(report, page):
     said = re.findall(r"<title>(.*?)</title>", page[page.index("<body>") :])
     difference = report.arm("translated").scores["nDCG@10"] - report.arm("full re-embed").scores["nDCG@10"]
     worst = int(np.argmin(difference))
-    name = escape(f"{report.query_ids[worst]}, {report.query_texts[worst]}"[:40], quote=False)
+    name = escape(f"{report.data.query_ids[worst]}, {report.data.query_texts[worst]}"[:40], quote=False)
     assert any(tip.startswith(name) and tip.endswith(f"{difference[worst]:+.3f}") for tip in said)
     bounds = report.comparisons["stay"].retention
     assert f"stay: {100 * bounds.estimate:.1f} % ({100 * bounds.lower:.1f} % to {100 * bounds.upper:.1f} %)" in said
@@ -112,7 +113,8 @@ def test_ten_thousand_queries_stay_a_small_page(report):
         for arm in report.arms
     )
     ids, texts = tuple(f"query {number}" for number in range(10_000)), ("a text of some length " * 9,) * 10_000
-    assert len(page_of(replace(report, arms=tuple(arms), query_ids=ids, query_texts=texts)).encode()) < 300_000
+    data = replace(report.data, query_ids=ids, query_texts=texts)
+    assert len(page_of(replace(report, arms=tuple(arms), data=data)).encode()) < 300_000
 
 
 def test_without_costs_the_arms_are_drawn_first(report):

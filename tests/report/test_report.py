@@ -12,7 +12,7 @@ from migrate.audit.bounds import Bounds, Outcome
 from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.document import report_of
 from migrate.audit.recommendation import recommend
-from migrate.audit.result import AuditResult
+from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult
 from migrate.audit.verdict import Finding, Observations, Scale, Verdict
 from migrate.audited.records import Comparison, Slice
@@ -52,11 +52,13 @@ def make_report(n=300, *, judged=True, gain=GAIN, retention=RETENTION, margin=0.
         ),
         arms=tuple(arms),
         comparisons={name: Comparison(retention, third, n - 2 * third, third) for name in names[1:]},
-        measure="nDCG@10" if judged else "agreement@10",
-        query_ids=tuple(f"q-{row}" for row in range(n)),
-        n_documents=5183,
-        dataset="scifact",
-        findings=(Finding("note", "40 of 150 vectors are true ones"),),
+        data=AuditedData(
+            name="scifact",
+            n_documents=5183,
+            measure="nDCG@10" if judged else "agreement@10",
+            query_ids=tuple(f"q-{row}" for row in range(n)),
+        ),
+        examination=Examination(findings=(Finding("note", "40 of 150 vectors are true ones"),)),
         manifest=Manifest(kind="report", model=ModelIdentity("x", 3, True), seed=7, details={"resamples": 10}),
     )
 
@@ -151,7 +153,8 @@ def test_agreement_is_never_called_retention():
     report = make_report(judged=False)
     scale = Scale(0.95, safe=0.962, harmful=0.875, provisional=True)
     report = replace(report, verdict=replace(report.verdict, scale=scale))
-    report = replace(report, diagnostics=Diagnostics(slices=(part, replace(part, value="b"))))
+    diagnostics = Diagnostics(slices=(part, replace(part, value="b")))
+    report = replace(report, examination=replace(report.examination, diagnostics=diagnostics))
     document = report_of(report).document
     text = json.dumps({name: document[name] for name in ("verdict", "arms", "options", "slices", "family")})
     assert '"retention"' not in text and text.count('"agreement@10": {"estimate"') >= 1 + 4 + 2 + 2
@@ -229,6 +232,11 @@ def test_the_candidates_table_marks_the_chosen_stitch_and_the_controls():
     assert max(map(len, lines)) <= WIDTH
 
 
+def with_slices(report, slices):
+    diagnostics = replace(report.examination.diagnostics, slices=tuple(slices))
+    return replace(report, examination=replace(report.examination, diagnostics=diagnostics))
+
+
 def with_further_arms(report, bounds):
     further = [replace(report.arm(BM25), name=name, tokens=1e6) for name in bounds]
     whole, new, *others = report.arms
@@ -239,7 +247,7 @@ def with_further_arms(report, bounds):
 def test_a_way_out_is_recommended_where_enough_queries_bear_it_out():
     bounds = {"two-stage 50": Bounds(0.97, 0.94, 1.0), "two-stage 200": Bounds(0.99, 0.96, 1.0)}
     report = with_further_arms(make_report(), bounds)
-    assert report.ways_out == ("two-stage 200",)
+    assert [name for name in bounds if report.outcome_of(name) is Outcome.SAFE] == ["two-stage 200"]
     assert f"recommendation: {recommend(report).headline}" in text_of(report).splitlines()
     assert recommend(replace(make_report(5), family=bounds)).plan == FULL, "five queries bear out nothing"
 
@@ -250,7 +258,7 @@ FURTHER = {f"two-stage {depth}": Bounds(0.97, 0.94 + depth / 10_000, 1.0) for de
 @pytest.mark.parametrize("width", [60, 100, 160])
 def test_a_summary_has_the_verdict_first_and_fits(width):
     caveats = (Finding("caveat", "141 of 283 relevant documents are not in the stores"),) * 5
-    report = replace(with_further_arms(make_report(), FURTHER), findings=caveats)
+    report = replace(with_further_arms(make_report(), FURTHER), examination=Examination(caveats))
     lines = audit_summary(report_of(report), width=width, page=Path("out/report.html")).splitlines()
     assert lines[0].startswith("SAFE in two stages, the first")
     assert any(line.startswith("translated alone: INCONCLUSIVE: retention"[:width]) for line in lines)
@@ -284,14 +292,14 @@ def test_a_summary_stays_readable_when_narrow():
     report = make_report()
     narrow = audit_summary(report_of(report), width=40).splitlines()
     assert max(map(len, narrow)) <= 40 and "●" not in "".join(narrow)
-    odd = replace(report, findings=(Finding("caveat", "a name with \x1b[31m in it"),))
+    odd = replace(report, examination=Examination((Finding("caveat", "a name with \x1b[31m in it"),)))
     assert "\x1b[31m" not in audit_summary(report_of(odd))
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_belongs_beside_the_verdict_stands_there_in_every_form(outcome):
     caveat = "141 of 283 relevant documents are not in the stores"
-    report = replace(make_report(outcome=outcome), findings=(Finding("caveat", caveat),))
+    report = replace(make_report(outcome=outcome), examination=Examination((Finding("caveat", caveat),)))
     *_, before, verdict = sentences(report_of(report).audit)
     assert (before, verdict) == (f"caveat: {caveat}", f"{outcome}: {report.verdict.sentence}")
     assert report_of(report).document["verdict"]["caveats"] == [caveat]
@@ -311,8 +319,8 @@ def test_columns_and_kinds_that_tell_nothing_are_left_out():
     assert {"Mtok", "usd"} <= set(quality_rows(report_of(replace(free, arms=(*paid, *free.arms[1:]))).audit)[0])
     bounds = Bounds(0.9, 0.8, 1.0)
     slices = [Slice(by, value, 20, 0.5, 0.4, bounds) for by, value in (("topic", "a"), ("topic", "b"), ("shelf", "x"))]
-    wide = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices)))
+    wide = with_slices(report, slices)
     assert "topic: a" in text_of(wide) and "shelf" not in text_of(wide)
     assert "By topic" in page_of(wide) and "By shelf" not in page_of(wide)
-    alone = replace(report, diagnostics=replace(report.diagnostics, slices=tuple(slices[2:])))
+    alone = with_slices(report, slices[2:])
     assert "Kinds of queries" not in page_of(alone) and "kinds of queries" not in text_of(alone)
