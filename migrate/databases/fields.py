@@ -79,9 +79,14 @@ class FieldOutput(Output):
         self._old = driver_of_field(rows, rows.vector).address
         self.field = field
         self.progress = progress
-        name, location = file_name(f"{rows.records_name}-{field}"), driver_of_field(rows, field).location
+        name = file_name(f"{rows.records_name}-{field}")
+        location = driver_of_field(rows, field).location
         identity = f"{driver.traits.kind}:{driver.whole_place}#{rows.records_name}?vector={field}"
-        form = Form("field", partial(_open_writer, field), partial(_facts, location, field, rows.vector))
+        form = Form(
+            name="field",
+            open_writer=partial(_open_writer, field),
+            facts=partial(_facts, location, field, rows.vector),
+        )
         super().__init__(state_path(name, identity), location, form, name=name)
 
     def __getstate__(self) -> dict[str, Any]:

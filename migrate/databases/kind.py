@@ -27,8 +27,12 @@ from migrate.work.writer import StoreWriter
 
 def _folder_output(driver: type[Driver], location: str, address: Address) -> Output:
     """Return a new folder with one collection, for documents of any kind."""
-    open_writer, facts = partial(_folder_writer, driver, address.name), partial(_folder_facts, driver, address.name)
-    return Output(Path(address.place), location, Form(driver.traits.kind, open_writer, facts))
+    form = Form(
+        name=driver.traits.kind,
+        open_writer=partial(_folder_writer, driver, address.name),
+        facts=partial(_folder_facts, driver, address.name),
+    )
+    return Output(Path(address.place), location, form)
 
 
 def _folder_writer(driver: type[Driver], name: str, source: Store, content: Path, dim: int) -> StoreWriter:
@@ -49,9 +53,9 @@ class CollectionOutput(Output):
     def __init__(self, driver: type[Driver], location: str, address: Address) -> None:
         name = file_name(address.name)
         form = Form(
-            driver.traits.kind,
-            partial(_server_writer, driver, location, address),
-            partial(_server_facts, driver, address),
+            name=driver.traits.kind,
+            open_writer=partial(_server_writer, driver, location, address),
+            facts=partial(_server_facts, driver, address),
         )
         super().__init__(state_path(name, location), location, form, name=name)
         self._class = driver

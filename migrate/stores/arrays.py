@@ -121,8 +121,8 @@ class ArrayStore(RowFileStore):
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
         head, header = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
         np.lib.format.write_array_header_1_0(head, header)
-        path, complete = location / self.index_path.name, with_documents(self.source, location)
-        return FlatFileWriter(path, head.getvalue(), dim, self.info.count, complete)
+        path = location / self.index_path.name
+        return FlatFileWriter(path, head.getvalue(), dim, self.info.count, with_documents(self.source, location))
 
 
 def _vector_files(folder: Path) -> list[Path]:

@@ -145,7 +145,8 @@ def faiss_output(path: Path, index: str = "") -> Output:
         )
     options = {"index": index} if index else {}
     open_writer = _flat_writer if recipe is None else partial(_index_writer, recipe, f"{path}: {index}")
-    return Output(path, form=Form("faiss", open_writer, partial(_faiss_facts, options), options))
+    form = Form(name="faiss", open_writer=open_writer, facts=partial(_faiss_facts, options), options=options)
+    return Output(path, form=form)
 
 
 def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, hash_of: HashFile) -> dict[str, Any]:

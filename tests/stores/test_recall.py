@@ -47,9 +47,8 @@ def test_the_writer_of_a_coded_index_tells_what_coding_costs(vectors, tmp_path):
     store = open_store(tmp_path / "old")
     assert index_recall(store) > 0.98
     (tmp_path / "new").mkdir()
-    writer = store.destination(tmp_path / "new", DIM)
-    write_rows(writer, [(0, vectors)], len(vectors))
+    finished = write_rows(store.destination(tmp_path / "new", DIM), [(0, vectors)], len(vectors))
     index = faiss.read_index(str(tmp_path / "new" / "index.faiss"))
     expected = own_recall(index, vectors, np.arange(COUNT), "l2")
     assert expected < 0.98
-    assert writer.recall == pytest.approx(expected, abs=0.002)
+    assert finished.recall == pytest.approx(expected, abs=0.002)

@@ -105,7 +105,11 @@ class ColumnOutput(Output):
                 f"{store.info.location}: a column is added to a folder, which is replaced as a whole; move the file "
                 "into a folder of its own, and name that"
             )
-        form = Form("column", partial(_open_writer, column), partial(_facts, column, store.columns.vector))
+        form = Form(
+            name="column",
+            open_writer=partial(_open_writer, column),
+            facts=partial(_facts, column, store.columns.vector),
+        )
         super().__init__(real_path(store.files.folder), location, form)
         self.column = column
         self._store: LocalParquetStore | None = store
