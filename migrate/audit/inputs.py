@@ -47,6 +47,7 @@ from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
+from migrate.stores.file_store import check_files
 from migrate.stores.serving import ClientError
 from migrate.vectors import Document, Progress, Vectors
 
@@ -282,7 +283,7 @@ def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepar
         raise InputError(f"{query_set.name} has no queries to audit with; give some")
     stores = _stores(inputs, reference)
     for store in {id(store): store for store in (*stores.values(), inputs.source) if store is not None}.values():
-        store.verify()
+        check_files(store)
     different_stores = {id(store): store for store in stores.values()}
     keys_by_store = {key: document_keys(store, settings.parent_field) for key, store in different_stores.items()}
     keys = {name: keys_by_store[id(store)] for name, store in stores.items()}

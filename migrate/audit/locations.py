@@ -12,7 +12,7 @@ from migrate.embedders.kinds import with_settings
 from migrate.files import free_path
 from migrate.stores.base import Store
 from migrate.stores.registry import path_in
-from migrate.stores.switching import why_no_switch
+from migrate.stores.switching import successor_of, why_no_switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,13 @@ def locations_of(
     return Locations(
         source=None if source is None else source.info.location,
         translated=translated.info.location,
-        full=old.successor("full") or str(_free_sibling(translated)),
+        full=successor_of(old, "full") or str(_free_sibling(translated)),
         target=("--target", embedder.identity.spec),
         old_model=old_model,
         has_texts=old.info.has_texts,
         can_switch=source is not None and why_no_switch(source, translated) is None,
         can_serve=embedder.cacheable or cache_of(embedder) is not None,
-        server=None if source is None or translated.successor("new") else source.successor("new"),
+        server=None if source is None or successor_of(translated, "new") else successor_of(source, "new"),
     )
 
 

@@ -44,6 +44,7 @@ from migrate.selection.matches import (
     tolerance_of,
 )
 from migrate.selection.sample import distinct_texts
+from migrate.stores.added_fields import are_of_same_records
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files, index_is_verified
@@ -233,7 +234,7 @@ def refuse_same_source(source: Store | None, translated: Store) -> None:
 
 
 def _is_same_place(store: Store, counterpart: Store) -> bool:
-    if store.is_beside(counterpart):
+    if are_of_same_records(store, counterpart):
         return False
     first, second = as_files(store), as_files(counterpart)
     if first is None or second is None:

@@ -14,16 +14,23 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, added_field, in_parts
+from migrate.databases.driver import (
+    DatabaseCompanions,
+    DatabaseRows,
+    DatabaseSearch,
+    Driver,
+    Page,
+    added_field,
+    in_parts,
+)
 from migrate.databases.fields import CollectionFields
 from migrate.databases.ordered_rows import OrderedRows, RowExport
 from migrate.databases.server_names import TradedNames
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
-from migrate.manifest import Manifest
 from migrate.pace import with_rests
-from migrate.stores.added_fields import field_is_asked
+from migrate.stores.added_fields import are_of_same_records, field_is_asked
 from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo, StoreSearcher
 from migrate.stores.create import flat_writer
 from migrate.stores.export import IdIndex
@@ -59,6 +66,8 @@ class DatabaseStore(UpdatableStore):
             info = replace(
                 rows.describe(),
                 location=location,
+                records=f"{driver.traits.kind}:{driver.whole_place}#{rows.records_name}",
+                vector=rows.vector,
                 opened_as=driver.opened_as,
                 without_vector=rows.without_vector,
                 is_copy=rows.is_copy,
@@ -133,10 +142,10 @@ class DatabaseStore(UpdatableStore):
         """The folder with what lies beside the store."""
         return self.rows.companions.folder() if self.info.manifest else None
 
-    def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Write a manifest beside the store."""
-        with self.driver.errors():
-            return self.rows.companions.keep(manifest)
+    @property
+    def companions(self) -> DatabaseCompanions:
+        """The manifest beside the collection."""
+        return self.rows.companions
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server."""
@@ -220,17 +229,6 @@ class DatabaseStore(UpdatableStore):
 
     # Switching.
 
-    def is_beside(self, other: Store) -> bool:
-        """Return whether another store is of other vectors of the same records."""
-        if not isinstance(other, DatabaseStore) or type(other.driver) is not type(self.driver):
-            return False
-        is_same_place = other.driver.whole_place == self.driver.whole_place
-        return (
-            is_same_place
-            and other.rows.records_name == self.rows.records_name
-            and other.rows.vector != self.rows.vector
-        )
-
     def exchange(self, new: Store) -> Exchange:
         """Return how this store and a new one trade names, on a server or as whole folders.
 
@@ -241,7 +239,7 @@ class DatabaseStore(UpdatableStore):
             raise UsageError(
                 f"{location}: this is another kind of store than {self.info.location}; name one of the same"
             )
-        if self.is_beside(new):
+        if are_of_same_records(self, new):
             raise field_is_asked(self.info.location, location, new.rows.vector)
         old_place = f"{self.driver.address.place}#{self.driver.name}"
         new_place = f"{new.driver.address.place}#{new.driver.name}"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, sha256_file, sha256_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
@@ -67,29 +67,12 @@ class FileStore(SwitchableStore):
     def document_hashes(self) -> dict[str, str]:
         """Return the SHA-256 of each of `document_files`; of the file of vectors if the documents are in it."""
         names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
-        return {name: self._sha256(name) for name in names}
+        return {name: self.sha256(name) for name in names}
 
-    def keep_manifest(self, manifest: Manifest) -> Path:
-        """Write a manifest into the folder, over one that is there."""
-        path = self.folder / MANIFEST_NAME
-        with atomic_file(path, force=True) as temporary:
-            write_json(temporary, manifest.as_json())
-        return path
-
-    def verify(self) -> tuple[str, ...]:
-        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
-
-        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
-        for each store that is opened.
-
-        Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
-        """
-        index = self.index_path.name
-        files = {index, *self.document_files}
-        expected = expected_hashes(self.info, index)
-        return check_hashes(
-            self.index_path.parent, expected, lambda name: self._sha256(name) if name in files else None
-        )
+    @property
+    def companions(self) -> FileCompanions:
+        """The manifest in the folder."""
+        return FileCompanions(self)
 
     def exchange(self, new: Store) -> Exchange:
         """Return how the two folders trade places."""
@@ -128,7 +111,7 @@ class FileStore(SwitchableStore):
     def _versions(self) -> tuple[Any, ...]:
         return tuple(sorted(stamp.signature for stamp in self.stamps))
 
-    def _sha256(self, name: str) -> str:
+    def sha256(self, name: str) -> str:
         """Return the hash of a file in the folder, read again only if its stamp is another."""
         stamp = FileStamp.of(self.index_path.parent / name)
         if stamp not in self._hashes:
@@ -139,6 +122,36 @@ class FileStore(SwitchableStore):
     @cached_property
     def _hashes(self) -> dict[FileStamp, str]:
         return {}
+
+
+class FileCompanions(Companions):
+    """The manifest of a store in files, and their hashes in it."""
+
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
+
+    def keep(self, manifest: Manifest) -> Path:
+        """Write a manifest into the folder, over one that is there."""
+        path = self._store.folder / MANIFEST_NAME
+        with atomic_file(path, force=True) as temporary:
+            write_json(temporary, manifest.as_json())
+        return path
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
+
+        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
+        for each store that is opened.
+
+        Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
+        """
+        store = self._store
+        index = store.index_path.name
+        files = {index, *store.document_files}
+        expected = expected_hashes(store.info, index)
+        return check_hashes(
+            store.index_path.parent, expected, lambda name: store.sha256(name) if name in files else None
+        )
 
 
 class RowFileStore(FileStore):
@@ -195,10 +208,16 @@ def as_files(store: Store) -> FileStore | None:
     return store if isinstance(store, FileStore) else None
 
 
+def check_files(store: Store) -> tuple[str, ...]:
+    """Hold a store against the hashes in its manifest, see `Companions.verify`; nothing where there is no manifest."""
+    companions = store.companions
+    return () if companions is None else companions.verify()
+
+
 def index_is_verified(store: Store) -> bool:
-    """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `verify`."""
+    """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `check_files`."""
     files = as_files(store)
-    return files is not None and files.index_path.name in files.verify()
+    return files is not None and files.index_path.name in check_files(files)
 
 
 def check_stamps(store: Store) -> None:
@@ -241,7 +260,7 @@ def hash_written(store: Store, folder: Path, sha256: Sha256 = sha256_file) -> di
 
 
 def hash_files(folder: Path, index: str, documents: Iterable[str], sha256: Sha256 = sha256_file) -> dict[str, Any]:
-    """Return the hashes of the files of a complete store for its manifest, see `FileStore.verify`."""
+    """Return the hashes of the files of a complete store for its manifest, see `FileCompanions.verify`."""
     hashes = {name: sha256(folder / name) for name in documents}
     return StoreFacts(index=index, index_sha256=sha256(folder / index), documents_sha256=hashes).as_details()
 
