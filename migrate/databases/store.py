@@ -31,9 +31,18 @@ from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
 from migrate.pace import with_rests
 from migrate.stores.added_fields import are_of_same_records, field_is_asked
-from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo, StoreSearcher
+from migrate.stores.base import (
+    BATCH_SIZE,
+    Hits,
+    SearchSetting,
+    Snapshot,
+    Store,
+    StoreInfo,
+    StoreSearcher,
+    documents_sha256,
+    sampled_snapshot,
+)
 from migrate.stores.create import flat_writer
-from migrate.stores.export import IdIndex
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.records import left_behind, source_documents
 from migrate.stores.serving import ClientError, as_hits, check_queries, check_replacements, other_there
@@ -95,14 +104,9 @@ class DatabaseStore(UpdatableStore):
 
     # Reading.
 
-    @property
-    def index(self) -> IdIndex:
-        """The ids, read when they are first asked for."""
-        return self.export.index
-
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
-        return self.index.ids(rows)
+        return self.export.index.ids(rows)
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
@@ -190,14 +194,11 @@ class DatabaseStore(UpdatableStore):
         if not self.is_as_opened() or self.snapshot() != earlier:
             raise self.export.changed()
 
-    def _texts_sha256(self) -> str:
-        """Read once: texts may be most of a database."""
-        if self._texts is None:
-            self._texts = super()._texts_sha256()
-        return self._texts
-
-    def _versions(self) -> tuple[Any, ...]:
-        return (self.index.sha256, self.export.opened_at)
+    def snapshot(self) -> Snapshot:
+        """Hash some rows, all ids, and the texts, once: these may be most of a database."""
+        if self._texts is None and self.info.has_texts:
+            self._texts = documents_sha256(self)
+        return sampled_snapshot(self, self._texts, (self.export.index.sha256, self.export.opened_at))
 
     def state(self) -> Any:
         """Return the version that the database had when it was opened, None where that is no sign of its vectors."""

@@ -288,30 +288,14 @@ class Store(ABC):
 
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
-        info = self.info
-        rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
-        batch = self.get(rows)
-        digest = hashlib.sha256()
-        for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
-            digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
-            digest.update(vector.astype("<f4", copy=False).tobytes())
-        texts = self._texts_sha256() if info.has_texts else None
-        return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
-
-    def _texts_sha256(self) -> str:
-        """Return a hash of all texts; reads them."""
-        return texts_sha256((document.id, document.text) for document in self.documents())
-
-    def _versions(self) -> tuple[Any, ...]:
-        """See `Snapshot.versions`."""
-        return ()
+        return sampled_snapshot(self, documents_sha256(self) if self.info.has_texts else None)
 
     def state(self) -> Any:
         """Return what changes whenever the store is written to, as JSON holds it; None where it takes reading to tell.
 
         Nothing of its content is read.
         """
-        return self._versions() or None
+        return None
 
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
@@ -326,6 +310,23 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
+
+
+def sampled_snapshot(store: Store, texts_sha256: str | None, versions: tuple[Any, ...] = ()) -> Snapshot:
+    """Return the snapshot of a store, of up to 64 of its rows, with the hash of its texts; see `Snapshot`."""
+    info = store.info
+    rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
+    batch = store.get(rows)
+    digest = hashlib.sha256()
+    for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+        digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
+        digest.update(vector.astype("<f4", copy=False).tobytes())
+    return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts_sha256, versions)
+
+
+def documents_sha256(store: Store) -> str:
+    """Return a hash of all texts of a store; reads them."""
+    return texts_sha256((document.id, document.text) for document in store.documents())
 
 
 def texts_sha256(documents: Iterable[tuple[str, str]]) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, sha256_file, sha256_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo, sampled_snapshot
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
@@ -105,10 +105,15 @@ class FileStore(SwitchableStore):
             stamp.check()
         super().check_unchanged(earlier)
 
-    def _texts_sha256(self) -> str:
-        return hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
+    def snapshot(self) -> Snapshot:
+        """Hash some rows, and the files with the texts."""
+        texts = None
+        if self.info.has_texts:
+            texts = hashlib.sha256("".join(self.document_hashes().values()).encode()).hexdigest()
+        return sampled_snapshot(self, texts, self.state())
 
-    def _versions(self) -> tuple[Any, ...]:
+    def state(self) -> tuple[Any, ...]:
+        """Return names, sizes and times of its files, as they were when it was opened."""
         return tuple(sorted(stamp.signature for stamp in self.stamps))
 
     def sha256(self, name: str) -> str:

@@ -31,7 +31,6 @@ from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.outputs import ServerOutput
 from migrate.stores.parquet import store as store_of_parquet
-from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.translate import translated_blocks
@@ -357,7 +356,7 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
     changed = snapshot_of(new, before_s)  # the time is set back
     assert changed.difference(first.fingerprint) == "the same vectors, other texts"
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetStore, "_texts_sha256", None)  # whatever reads them again fails
+        patch.setattr(store_of_parquet, "sampled_snapshot", None)  # whatever reads them again fails
         assert open_store(location).snapshot() == changed
     (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_sha256) in path.read_text()]
     note.write_text("{")
