@@ -47,7 +47,7 @@ from migrate.stores.kept import new_token, token_in
 from migrate.stores.records import left_behind, source_documents
 from migrate.stores.serving import ClientError, as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, Folders
-from migrate.stores.updates import UpdatableStore
+from migrate.stores.updates import StoreRecords, UpdatableStore
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -60,7 +60,7 @@ _LARGE_EXPORT: Final = 256 << 20
 
 
 class DatabaseStore(UpdatableStore):
-    """A collection that a driver reads. DatabaseRows are in the order of the ids, sorted by their bytes."""
+    """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes."""
 
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver
@@ -84,13 +84,11 @@ class DatabaseStore(UpdatableStore):
             self.export = RowExport(rows, replace(info, manifest=rows.companions.manifest()))
             self._ordered = OrderedRows(self.export)
             self._search = rows.search
-            self._identity = driver.identity(driver.name)
+            self.records = CollectionRecords(self._ordered, driver.identity(driver.name))
         if self.export.nbytes >= _LARGE_EXPORT:
             size = f"{self.export.nbytes / 1e9:.1f} GB in {work_folder()}"
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
-        self.collection = driver.name
-        self.notices_vectors = rows.notices_vectors
         self._texts: str | None = None
 
     @property
@@ -122,22 +120,6 @@ class DatabaseStore(UpdatableStore):
         if not self.info.has_texts:
             raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
         return self._ordered.documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
-
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of some ids as they are now; of those that are gone, none."""
-        return self._ordered.find_documents(list(dict.fromkeys(ids)), None)
-
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
-        row_of, vectors = self._ordered.find_vectors(list(dict.fromkeys(ids)), None)
-        present = [doc_id for doc_id in ids if doc_id in row_of]
-        return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
-
-    def refresh(self) -> None:
-        """Forget exported vectors that the database may have replaced without a new version."""
-        self._ordered.refresh()
-        if not self.notices_vectors:
-            self._texts = None
 
     # What lies beside the store, and new ones.
 
@@ -190,7 +172,9 @@ class DatabaseStore(UpdatableStore):
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
-        self.refresh()
+        self.records.refresh()
+        if not self.records.notices_vectors:
+            self._texts = None
         if not self.is_as_opened() or self.snapshot() != earlier:
             raise self.export.changed()
 
@@ -202,31 +186,13 @@ class DatabaseStore(UpdatableStore):
 
     def state(self) -> Any:
         """Return the version that the database had when it was opened, None where that is no sign of its vectors."""
-        return self.export.opened_at if self.notices_vectors else None
+        return self.export.opened_at if self.records.notices_vectors else None
 
     # Serving.
 
     def searcher(self) -> CollectionSearcher:
         """Return the search by the database."""
         return CollectionSearcher(self.info, self._search)
-
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
-
-        Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
-        to the name of this one, as by a switch, since it was opened.
-        """
-        new = check_replacements(self.info, ids, vectors)
-        if self.answering() != self._identity:
-            raise other_there(self.info)
-        self.refresh()
-        with self.driver.errors():
-            return self.rows.update(new) if new else 0
-
-    def answering(self) -> Any:
-        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
-        with self.driver.errors():
-            return self.driver.identity(self.driver.name)
 
     # Switching.
 
@@ -254,6 +220,48 @@ class DatabaseStore(UpdatableStore):
 
         exchange.prepare = prepare
         return exchange
+
+
+class CollectionRecords(StoreRecords):
+    """The records of a collection; `identity` is what its name led to when it was opened."""
+
+    def __init__(self, rows: OrderedRows, identity: Any) -> None:
+        self._ordered = rows
+        self._export = rows.export
+        self._rows = rows.export.rows
+        self._driver = self._rows.driver
+        self._identity = identity
+        self.collection = self._driver.name
+        self.notices_vectors = self._rows.notices_vectors
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids; of those that are gone, none."""
+        return self._ordered.find_documents(list(dict.fromkeys(ids)), None)
+
+    def vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids, in their order; of those that are gone, none."""
+        row_of, vectors = self._ordered.find_vectors(list(dict.fromkeys(ids)), None)
+        present = [doc_id for doc_id in ids if doc_id in row_of]
+        return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
+
+    def put(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """Replace the vectors of some documents, unless another collection has come to the name."""
+        info = self._export.info
+        new = check_replacements(info, ids, vectors)
+        if self.answering() != self._identity:
+            raise other_there(info)
+        self.refresh()
+        with self._driver.errors():
+            return self._rows.update(new) if new else 0
+
+    def answering(self) -> Any:
+        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
+        with self._driver.errors():
+            return self._driver.identity(self._driver.name)
+
+    def refresh(self) -> None:
+        """Forget exported vectors that the database may have replaced without a new version."""
+        self._ordered.refresh()
 
 
 class CollectionSearcher(StoreSearcher):

@@ -44,11 +44,11 @@ class VectorWriter:
         is_own = self._written_to is not None and self._written_to() is store
         if store.info.is_copy and not is_own and not store.is_as_opened():
             return []  # what changed cannot be seen in it
-        now = store.find_documents(list(hashes))
+        now = store.records.documents(list(hashes))
         rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
         rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
         ids = list(rows)
-        store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
+        store.records.put(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
         self._written_to = weakref.ref(store)
         return ids
 

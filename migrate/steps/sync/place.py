@@ -47,7 +47,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
         return output_of(f"faiss:{folder}{index}")
     if files is None and new.info.opened_as:
-        name = new.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
+        name = new.records.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "
