@@ -73,7 +73,7 @@ def test_what_was_embedded_since_is_true_and_the_rest_stays(translated, embedder
     assert ((after == 1) == same).all() and np.array_equal(after[~same], before[~same])
     assert store.info.manifest.counts == {"documents": 150, "true vectors": done.n_true}
     assert store.info.manifest.model == embedder.identity
-    assert store.verify(), "the manifest has the hash of the new index"
+    assert store.companions.verify(), "the manifest has the hash of the new index"
 
 
 def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, embedder, tmp_path):

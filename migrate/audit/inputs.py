@@ -48,6 +48,7 @@ from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store, difference_from
+from migrate.stores.file_store import check_files
 from migrate.stores.serving import ClientError
 from migrate.vectors import Document, Progress, Vectors
 
@@ -352,7 +353,7 @@ def _verify(stores: Iterable[Store | None]) -> None:
     """Compare the bytes of each store with its recorded hashes, once where two arms are of one store."""
     different = {id(store): store for store in stores if store is not None}
     for store in different.values():
-        store.verify()
+        check_files(store)
 
 
 def _keys(stores: Mapping[str, Store], parent_field: str) -> dict[str, Keys]:

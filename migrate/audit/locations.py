@@ -12,7 +12,7 @@ from migrate.embedders.kinds import with_settings
 from migrate.files import free_path
 from migrate.stores.base import Store
 from migrate.stores.registry import path_in
-from migrate.stores.switching import why_no_switch
+from migrate.stores.switching import successor_of, why_no_switch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ def locations_of(
     if source is None:
         return replace(known, full=_full_beside(translated, translated), has_texts=translated.info.has_texts)
     server = None
-    if not translated.successor("new"):  # in files, as only what lies on a server says where its successor may
-        server = source.successor("new")
+    if not successor_of(translated, "new"):  # in files, as only what lies on a server says where its successor may
+        server = successor_of(source, "new")
     return replace(
         known,
         source=source.info.location,
@@ -81,12 +81,9 @@ def locations_of(
 
 def _full_beside(old: Store, translated: Store) -> str:
     """Return where a full re-embed can be written: beside the old store on its server, else beside the new files."""
-    return old.successor("full") or str(_free_sibling(translated))
+    return successor_of(old, "full") or str(_free_sibling(translated))
 
 
 def _free_sibling(store: Store) -> Path:
-    path = path_in(store.info.location)
-    if path is None:
-        path = store.info.name
-    name = Path(path)
+    name = Path(path_in(store.info.location) or store.info.name)
     return free_path(name.with_name(f"{name.stem}-full"))

@@ -45,6 +45,7 @@ from migrate.selection.matches import (
     tolerance_of,
 )
 from migrate.selection.sample import distinct_texts
+from migrate.stores.added_fields import are_of_same_records
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files, index_is_verified
@@ -282,7 +283,7 @@ def refuse_same_stores(translated: Store, reference: Store | None, source: Store
 
 
 def _is_same_place(store: Store, counterpart: Store) -> bool:
-    if store.is_beside(counterpart):
+    if are_of_same_records(store, counterpart):
         return False
     first = as_files(store)
     second = as_files(counterpart)

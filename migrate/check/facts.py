@@ -12,7 +12,7 @@ from migrate.embedders.kinds import split_spec
 from migrate.errors import StoreError
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.stores.base import Store
-from migrate.stores.file_store import index_is_verified
+from migrate.stores.file_store import check_files, index_is_verified
 from migrate.vectors import NormSummary, Vectors, check_vectors, squared_norms, summarize_norms
 
 _WORDS = {
@@ -148,7 +148,7 @@ def check_revision(location: str, recorded: ModelIdentity, model: ModelIdentity)
 def unchanged_finding(store: Store) -> Observation | None:
     """Hold index and documents against the hashes in the manifest; None where it has no hash of the index."""
     try:
-        names = store.verify()
+        names = check_files(store)
     except StoreError as error:
         return Observation("unchanged", False, str(error))
     if not index_is_verified(store):

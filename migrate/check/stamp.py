@@ -22,7 +22,7 @@ from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import atomic_file, cache_folder, describe_os_error, output_errors, write_json
 from migrate.manifest import MADE_BY_STAMP, MANIFEST_NAME, Manifest, ModelIdentity, StoreFacts
 from migrate.reading import MalformedError, expect, read_table, typed
-from migrate.stores.base import Store
+from migrate.stores.base import Store, no_place
 from migrate.stores.file_store import as_files, hash_written
 from migrate.stores.registry import absolute_location
 from migrate.vectors import Progress, no_progress
@@ -84,7 +84,9 @@ def _keep(store: Store, manifest: Manifest, *, force: bool) -> Path | str:
         manifest = replace(manifest, created=earlier.created)
         if manifest != earlier:
             raise _is_stamped(store)
-    return store.keep_manifest(manifest)
+    if store.companions is None:
+        raise no_place(store.info.location)
+    return store.companions.keep(manifest)
 
 
 def manifest_place(store: Store) -> Path | str:

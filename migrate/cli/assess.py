@@ -29,6 +29,7 @@ from migrate.report.terminal import report_text
 from migrate.steps.assess import Assess
 from migrate.steps.assess.job import AssessJob
 from migrate.stores import open_store
+from migrate.stores.switching import successor_of
 
 if TYPE_CHECKING:
     from migrate.cli.commands.assess import Judging
@@ -98,7 +99,7 @@ def command(
     show(report_text(assess_sections(assessment)))
     arguments: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if assessment.deal.full_is_better:
-        full = opened.successor("full") or path_beside(opened, "full")
+        full = successor_of(opened, "full") or path_beside(opened, "full")
         advise_next("reembed", *arguments, "-o", full)
     else:
         arguments += ["--judged", JUDGED, "-o", path_beside(opened, "moved")]

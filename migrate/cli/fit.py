@@ -28,6 +28,7 @@ from migrate.steps.fit.inputs import inputs_of, load_views
 from migrate.steps.fit.job import fit_job, request_of
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
+from migrate.stores.switching import successor_of
 from migrate.work.remote import refuse_url
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def command(
         advise(f"an audit of a translated store sets this beside it with {bridge}")
         return
     stitch_path = output if isinstance(output, Path) else Path("stitch")
-    translated = opened.successor("translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
+    translated = successor_of(opened, "translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
     arguments = [store, output, "-o", translated, *model_words("--target", target)]
     advise_next("translate", *arguments)
 
@@ -106,7 +107,7 @@ def _announce(job: FitJob, store: str, target: str, paid: Spending) -> None:
     opened = job.inputs.store
     if job.options.direction != "document" or not opened.info.has_texts:
         return
-    full = opened.successor("full") or str(path_beside(opened, "full"))
+    full = successor_of(opened, "full") or str(path_beside(opened, "full"))
     reembed_words = [store, "--target", target, *typed_model(), "-o", full]
     if not warn_of_few(opened, reembed_words):
         paid.weigh(job, opened, "the fit", reembed_words, is_proven=False, seed=job.options.seed)

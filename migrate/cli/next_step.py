@@ -26,7 +26,7 @@ from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true, is_made_from_another
 from migrate.stores.file_store import as_files
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import SwitchableStore, why_no_switch
+from migrate.stores.switching import SwitchableStore, strangers_beside, why_no_switch
 
 if TYPE_CHECKING:
     from migrate.audited.records import Recommendation
@@ -244,8 +244,8 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     is_kept = _keep_finding(opened, finding)
     if finding is not None and is_kept:
         advise_next("stamp", store, "--as-found", *force)
-    elif finding is not None and (opened.takes_manifest or not result.compatible):
-        command, more = ("stamp", force) if opened.takes_manifest else ("check", [])
+    elif finding is not None and (opened.companions is not None or not result.compatible):
+        command, more = ("stamp", force) if opened.companions is not None else ("check", [])
         defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
         spec = with_settings(finding.spec, {**split_settings(spec)[1], **defaults, **finding.options})
         advise_next(command, store, f"--model={spec}", *more)
@@ -254,7 +254,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))
         advise_next("check", store, f"--model={spec}")
-    elif opened.takes_manifest and result.suits_queries:
+    elif opened.companions is not None and result.suits_queries:
         advise("the model's queries are right for these vectors all the same, so the store may be stamped")
         advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
@@ -296,12 +296,12 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
     try:
-        leave_finding(opened, finding if opened.takes_manifest else None)
+        leave_finding(opened, finding if opened.companions is not None else None)
     except LeadMigrateError as error:
         if finding is not None:
             advise(f"what was found is not kept for a stamp: {error}")
         return False
-    return finding is not None and opened.takes_manifest
+    return finding is not None and opened.companions is not None
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
@@ -391,7 +391,7 @@ def warn_of_place(store: Store, output: Path) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
     path = path_in(store.info.location)
     folder = path.parent if path is not None and path.is_file() else path
-    is_inside = folder is not None and not store.strangers() and real_path(folder) in real_path(output).parents
+    is_inside = folder is not None and not strangers_beside(store) and real_path(folder) in real_path(output).parents
     if is_inside:
         advise(
             f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
@@ -409,7 +409,7 @@ def path_beside(store: Store, ending: str) -> Path:
     name = f"{name_of(store)}-{ending}"
     if path is None:
         return free_path(Path(name))
-    if path.is_file() and not store.strangers():
+    if path.is_file() and not strangers_beside(store):
         folder = path.parent
         return free_path((folder / ".." if folder.name in ("", "..") else folder.parent) / name)
     return free_path((path if path.name not in ("", "..") else path.absolute()).with_name(name))

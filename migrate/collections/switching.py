@@ -149,4 +149,4 @@ def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
         driver.write_copy(name, dim, source.rows, pages)
     if source.info.manifest is not None:
         with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
-            _written(folder, _driver_of(old)).keep_manifest(source.info.manifest)
+            _written(folder, _driver_of(old)).companions.keep(source.info.manifest)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from migrate.databases.clients import ClientDriver, ClientNames, ClientRows, FolderCopy, sqlite_database
 from migrate.databases.driver import (
     READ_AT_ONCE,
-    Companions,
+    DatabaseCompanions,
     DatabaseSearch,
     Page,
     check_count,
@@ -542,7 +542,7 @@ class ChromaSearch(DatabaseSearch):
         return SearchSetting("ef_search", value, max(value, self.rows.handle.count()), code, is_stored=True)
 
 
-class ChromaCompanions(Companions):
+class ChromaCompanions(DatabaseCompanions):
     """Manifest and others beside a store: in the folder, or in one inside it for one of several collections."""
 
     rows: ChromaRows
@@ -554,14 +554,14 @@ class ChromaCompanions(Companions):
             return own
         return super().folder()
 
-    def keep(self, manifest: Manifest) -> Path | str:
+    def write(self, manifest: Manifest) -> Path | str:
         """Write the manifest into the folder; if another collection's is there, into one inside."""
         own = self._own_folder()
         is_taken = (self.rows.driver.folder / MANIFEST_NAME).exists() and self.manifest() is None
         if own is not None and is_taken:
             with output_errors(own):
                 own.mkdir(parents=True, exist_ok=True)
-        return super().keep(manifest)
+        return super().write(manifest)
 
     def _own_folder(self) -> Path | None:
         return None if self.rows.driver.is_server else self.rows.driver.folder / _OWN / self.rows.id

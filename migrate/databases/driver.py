@@ -32,7 +32,7 @@ from migrate.files import atomic_file, output_errors, write_json
 from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.added_fields import AddedField, VectorFields
-from migrate.stores.base import SearchSetting, StoreInfo, no_place
+from migrate.stores.base import Companions, SearchSetting, StoreInfo, no_place
 from migrate.stores.kept import kept_folder, sync_tree
 from migrate.stores.records import Distance, read_metric
 from migrate.stores.serving import Hits
@@ -206,9 +206,9 @@ class DatabaseRows(ABC):
         return None
 
     @property
-    def companions(self) -> Companions:
+    def companions(self) -> DatabaseCompanions:
         """Its companions."""
-        return Companions(self)
+        return DatabaseCompanions(self)
 
 
 class DatabaseSearch(ABC):
@@ -234,7 +234,7 @@ class DatabaseSearch(ABC):
         return self.search(queries, k, None)
 
 
-class Companions:
+class DatabaseCompanions(Companions):
     """Manifest, confidence and model state beside a store: in its folder, or in one of this machine for a server."""
 
     def __init__(self, rows: DatabaseRows) -> None:
@@ -258,6 +258,11 @@ class Companions:
 
     def keep(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
+        with self.rows.driver.errors():
+            return self.write(manifest)
+
+    def write(self, manifest: Manifest) -> Path | str:
+        """Write a manifest, where the client's errors are turned into lines of ours."""
         folder = self.folder()
         if folder is None:
             raise no_place(self.rows.location)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.databases import pgvector_table as tables
-from migrate.databases.driver import Companions, DatabaseRows, DatabaseSearch, Driver, Page, described
+from migrate.databases.driver import DatabaseCompanions, DatabaseRows, DatabaseSearch, Driver, Page, described
 from migrate.databases.located import DatabaseTraits
 from migrate.databases.pgvector_session import FILES, PATIENCE, Session, connect
 from migrate.databases.pgvector_table import STAGING, VECTORS, Table, join_names, quoted, split_names, sql
@@ -613,7 +613,7 @@ class PgvectorSearch(DatabaseSearch):
         return condition, values
 
 
-class PgvectorCompanions(Companions):
+class PgvectorCompanions(DatabaseCompanions):
     """Manifest and others beside a store: in a table of its schema, and as a copy in a folder of this machine."""
 
     rows: PgvectorRows
@@ -641,7 +641,7 @@ class PgvectorCompanions(Companions):
         """Return the manifest."""
         return self.rows.manifest
 
-    def keep(self, manifest: Manifest) -> str:
+    def write(self, manifest: Manifest) -> str:
         """Keep a manifest in the database; the table stays as it is."""
         (schema, table), column = self.rows.table.path, self.rows.table.column
         content = canonical_json(manifest.as_json()).encode()

@@ -14,7 +14,15 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, added_field, in_parts
+from migrate.databases.driver import (
+    DatabaseCompanions,
+    DatabaseRows,
+    DatabaseSearch,
+    Driver,
+    Page,
+    added_field,
+    in_parts,
+)
 from migrate.databases.fields import CollectionFields
 from migrate.databases.ordered_rows import OrderedRows, RowExport
 from migrate.databases.server_names import TradedNames
@@ -22,17 +30,24 @@ from migrate.digests import BLAKE3
 from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
-from migrate.manifest import Manifest
 from migrate.pace import with_rests
-from migrate.stores.added_fields import field_is_asked
-from migrate.stores.base import BATCH_SIZE, Hits, SearchSetting, Snapshot, Store, StoreInfo, StoreSearcher
+from migrate.stores.added_fields import are_of_same_records, field_is_asked
+from migrate.stores.base import (
+    BATCH_SIZE,
+    Hits,
+    SearchSetting,
+    Snapshot,
+    Store,
+    StoreInfo,
+    StoreSearcher,
+    sampled_snapshot,
+)
 from migrate.stores.create import flat_writer
-from migrate.stores.export import IdIndex
 from migrate.stores.kept import new_token, token_in
 from migrate.stores.records import left_behind, source_documents
 from migrate.stores.serving import ClientError, as_hits, check_queries, check_replacements, other_there
 from migrate.stores.switching import BESIDE, Exchange, Folders
-from migrate.stores.updates import UpdatableStore
+from migrate.stores.updates import StoreRecords, UpdatableStore
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -45,7 +60,7 @@ _LARGE_EXPORT: Final = 256 << 20
 
 
 class DatabaseStore(UpdatableStore):
-    """A collection that a driver reads. DatabaseRows are in the order of the ids, sorted by their bytes."""
+    """A collection that a driver reads. Rows are in the order of the ids, sorted by their bytes."""
 
     def __init__(self, driver: Driver, location: str) -> None:
         self.driver = driver
@@ -60,6 +75,8 @@ class DatabaseStore(UpdatableStore):
             info = replace(
                 rows.describe(),
                 location=location,
+                records=f"{driver.traits.kind}:{driver.whole_place}#{rows.records_name}",
+                vector=rows.vector,
                 opened_as=driver.opened_as,
                 without_vector=rows.without_vector,
                 is_copy=rows.is_copy,
@@ -67,13 +84,11 @@ class DatabaseStore(UpdatableStore):
             self.export = RowExport(rows, replace(info, manifest=rows.companions.manifest()))
             self._ordered = OrderedRows(self.export)
             self._search = rows.search
-            self._identity = driver.identity(driver.name)
+            self.records = CollectionRecords(self._ordered, driver.identity(driver.name))
         if self.export.nbytes >= _LARGE_EXPORT:
             size = f"{self.export.nbytes / 1e9:.1f} GB in {work_folder()}"
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
-        self.collection = driver.name
-        self.notices_vectors = rows.notices_vectors
         self._texts: dict[str, str] = {}
 
     @property
@@ -87,14 +102,9 @@ class DatabaseStore(UpdatableStore):
 
     # Reading.
 
-    @property
-    def index(self) -> IdIndex:
-        """The ids, read when they are first asked for."""
-        return self.export.index
-
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows; no vector is read."""
-        return self.index.ids(rows)
+        return self.export.index.ids(rows)
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Read the vectors of rows `start` to `stop` with their ids."""
@@ -111,22 +121,6 @@ class DatabaseStore(UpdatableStore):
             raise StoreError(f"{self.info.location}: the store holds no texts; {self.info.way_to_texts}")
         return self._ordered.documents(np.arange(self.info.count) if rows is None else np.asarray(rows, np.int64))
 
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of some ids as they are now; of those that are gone, none."""
-        return self._ordered.find_documents(list(dict.fromkeys(ids)), None)
-
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
-        row_of, vectors = self._ordered.find_vectors(list(dict.fromkeys(ids)), None)
-        present = [doc_id for doc_id in ids if doc_id in row_of]
-        return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
-
-    def refresh(self) -> None:
-        """Forget exported vectors that the database may have replaced without a new version."""
-        self._ordered.refresh()
-        if not self.notices_vectors:
-            self._texts = {}
-
     # What lies beside the store, and new ones.
 
     @property
@@ -134,10 +128,10 @@ class DatabaseStore(UpdatableStore):
         """The folder with what lies beside the store."""
         return self.rows.companions.folder() if self.info.manifest else None
 
-    def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Write a manifest beside the store."""
-        with self.driver.errors():
-            return self.rows.companions.keep(manifest)
+    @property
+    def companions(self) -> DatabaseCompanions:
+        """The manifest beside the collection."""
+        return self.rows.companions
 
     def successor(self, ending: str) -> str | None:
         """Return a location on the same server."""
@@ -178,7 +172,9 @@ class DatabaseStore(UpdatableStore):
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
-        self.refresh()
+        self.records.refresh()
+        if not self.records.notices_vectors:
+            self._texts = {}
         if not self.is_as_opened() or self.snapshot() != earlier:
             raise self.export.changed()
 
@@ -188,12 +184,14 @@ class DatabaseStore(UpdatableStore):
             self._texts[function] = super().texts_hash(function)
         return self._texts[function]
 
-    def _versions(self) -> tuple[Any, ...]:
-        return (self.index.sha256, self.export.opened_at)
+    def snapshot(self) -> Snapshot:
+        """Hash some rows, all ids, and the texts."""
+        texts = self.texts_hash() if self.info.has_texts else None
+        return sampled_snapshot(self, texts, (self.export.index.sha256, self.export.opened_at))
 
     def state(self) -> Any:
         """Return the version that the database had when it was opened, None where that is no sign of its vectors."""
-        return self.export.opened_at if self.notices_vectors else None
+        return self.export.opened_at if self.records.notices_vectors else None
 
     # Serving.
 
@@ -201,36 +199,7 @@ class DatabaseStore(UpdatableStore):
         """Return the search by the database."""
         return CollectionSearcher(self.info, self._search)
 
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
-        """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
-
-        Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
-        to the name of this one, as by a switch, since it was opened.
-        """
-        new = check_replacements(self.info, ids, vectors)
-        if self.answering() != self._identity:
-            raise other_there(self.info)
-        self.refresh()
-        with self.driver.errors():
-            return self.rows.update(new) if new else 0
-
-    def answering(self) -> Any:
-        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
-        with self.driver.errors():
-            return self.driver.identity(self.driver.name)
-
     # Switching.
-
-    def is_beside(self, other: Store) -> bool:
-        """Return whether another store is of other vectors of the same records."""
-        if not isinstance(other, DatabaseStore) or type(other.driver) is not type(self.driver):
-            return False
-        is_same_place = other.driver.whole_place == self.driver.whole_place
-        return (
-            is_same_place
-            and other.rows.records_name == self.rows.records_name
-            and other.rows.vector != self.rows.vector
-        )
 
     def exchange(self, new: Store) -> Exchange:
         """Return how this store and a new one trade names, on a server or as whole folders.
@@ -242,7 +211,7 @@ class DatabaseStore(UpdatableStore):
             raise UsageError(
                 f"{location}: this is another kind of store than {self.info.location}; name one of the same"
             )
-        if self.is_beside(new):
+        if are_of_same_records(self, new):
             raise field_is_asked(self.info.location, location, new.rows.vector)
         old_place = f"{self.driver.address.place}#{self.driver.name}"
         new_place = f"{new.driver.address.place}#{new.driver.name}"
@@ -256,6 +225,48 @@ class DatabaseStore(UpdatableStore):
 
         exchange.prepare = prepare
         return exchange
+
+
+class CollectionRecords(StoreRecords):
+    """The records of a collection; `identity` is what its name led to when it was opened."""
+
+    def __init__(self, rows: OrderedRows, identity: Any) -> None:
+        self._ordered = rows
+        self._export = rows.export
+        self._rows = rows.export.rows
+        self._driver = self._rows.driver
+        self._identity = identity
+        self.collection = self._driver.name
+        self.notices_vectors = self._rows.notices_vectors
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids; of those that are gone, none."""
+        return self._ordered.find_documents(list(dict.fromkeys(ids)), None)
+
+    def vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids, in their order; of those that are gone, none."""
+        row_of, vectors = self._ordered.find_vectors(list(dict.fromkeys(ids)), None)
+        present = [doc_id for doc_id in ids if doc_id in row_of]
+        return Batch(present, vectors[[row_of[doc_id] for doc_id in present]])
+
+    def put(self, ids: Sequence[str], vectors: Vectors) -> int:
+        """Replace the vectors of some documents, unless another collection has come to the name."""
+        info = self._export.info
+        new = check_replacements(info, ids, vectors)
+        if self.answering() != self._identity:
+            raise other_there(info)
+        self.refresh()
+        with self._driver.errors():
+            return self._rows.update(new) if new else 0
+
+    def answering(self) -> Any:
+        """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
+        with self._driver.errors():
+            return self._driver.identity(self._driver.name)
+
+    def refresh(self) -> None:
+        """Forget exported vectors that the database may have replaced without a new version."""
+        self._ordered.refresh()
 
 
 class CollectionSearcher(StoreSearcher):

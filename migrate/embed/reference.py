@@ -30,7 +30,7 @@ from migrate.stores import open_store
 from migrate.stores.all_true import TRUE, note_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.file_store import source_hashes, state_of
+from migrate.stores.file_store import check_files, source_hashes, state_of
 from migrate.stores.registry import output_of
 from migrate.vectors import Document, Progress, no_progress
 from migrate.work.jobs import Work
@@ -58,7 +58,7 @@ def reembed_store(
     Raises StoreError: the store has no texts, and the embedder reads them; or it is not the one of its manifest.
     UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
-    store.verify()
+    check_files(store)
     target = output_of(output)
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
         details = write_store(target, job, force=force, restart=restart)

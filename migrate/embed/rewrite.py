@@ -81,9 +81,9 @@ class RewriteJob(StoreJob):
         Reads all vectors again, of a store that does not notice changed ones by itself, and nothing of any other.
         """
         store = self.store
-        if not isinstance(store, UpdatableStore) or store.notices_vectors:
+        if not isinstance(store, UpdatableStore) or store.records.notices_vectors:
             return
-        store.refresh()
+        store.records.refresh()
         expected = work.shards.all_values("sources")
         start = 0
         for batch in store.scan():

@@ -35,6 +35,7 @@ from migrate.errors import LeadMigrateError, RemoteError, StitchError, StoreErro
 from migrate.files import hidden_sibling, output_errors, output_lock, sha256_json
 from migrate.steps.translate.job import TranslateJob, Translation
 from migrate.stores.base import Store
+from migrate.stores.file_store import check_files
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import RemoteFiles
 from migrate.stores.parquet.output import PARQUET, ObjectOutput
@@ -87,7 +88,7 @@ class Engine(ABC):
         if not row_ranges:
             return job.translate()
         output.require_free(force=options.force)
-        store.verify()
+        check_files(store)
         root = _made_beside(output)
         digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), has_true_vectors, __version__])[:32]
         folder = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")

@@ -71,7 +71,7 @@ class Texts:
         self._store = store
         self._index = index
         self.turn = threading.Lock()
-        self._records = store if isinstance(store, UpdatableStore) else None
+        self._records = store.records if isinstance(store, UpdatableStore) else None
         self._pause = Pause()
         self._valid_s = valid_s if self._records else float("inf")
         self._hashes: dict[str, tuple[bytes | None, float]] = {}
@@ -85,7 +85,7 @@ class Texts:
             return {}
         with self.turn:
             if self._records is not None:
-                return self._records.find_documents(ids)
+                return self._records.documents(ids)
             present = [doc_id for doc_id in ids if doc_id in self.rows]
             rows = np.array([self.rows[doc_id] for doc_id in present], np.int64)
             documents = list(self._store.documents(rows))
@@ -116,7 +116,7 @@ class Texts:
         try:
             if self._records is not None:
                 with self.turn:
-                    return self._records.find_vectors(ids)
+                    return self._records.vectors(ids)
             ids = [doc_id for doc_id in ids if doc_id in self.rows]
             rows = np.array([self.rows[doc_id] for doc_id in ids], np.int64)
             held = self._index.held_vectors(rows) if isinstance(self._index, IndexSearcher) else None
@@ -296,7 +296,7 @@ def _marker(store: Store) -> Any:
         paths = dict.fromkeys((files.index_path, *(s.path for s in files.stamps), files.folder / MANIFEST_NAME))
         return tuple(FileStamp.of(path) for path in paths if path.exists())
     if isinstance(store, UpdatableStore):
-        answering = store.answering()
+        answering = store.records.answering()
         if answering is None:
             return None
     else:

@@ -87,7 +87,7 @@ def state_path(store: Store) -> Path:
     if files is not None:
         table = files.added_column or ""
     elif isinstance(store, UpdatableStore):
-        table = store.collection
+        table = store.records.collection
     else:
         table = (store.info.opened_as or "").partition("?")[0]
     return folder.with_name(f".{folder.name}.live") / quote(table, safe=" ") / "state.sqlite"

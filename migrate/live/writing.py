@@ -39,11 +39,11 @@ def put_true_vectors(
 
 def replace_vectors(store: UpdatableStore, hashes: Mapping[str, bytes], vectors: Vectors) -> list[str]:
     """Replace the vectors, (n, dim), of documents that still have texts of these `hashes`; return their ids."""
-    now = store.find_documents(list(hashes))
+    now = store.records.documents(list(hashes))
     rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
     rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
     ids = list(rows)
-    store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
+    store.records.put(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
     return ids
 
 

@@ -51,6 +51,7 @@ from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.confidence import distrust, find_outside
 from migrate.stores.content import content_of
+from migrate.stores.switching import successor_of
 from migrate.vectors import Document
 from migrate.work.jobs import Configuration
 from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
@@ -405,7 +406,7 @@ def _locations(inputs: RunInputs, named: Locations) -> Locations:
         source=store.info.location,
         translated=str(folder / STORE),
         stitch=str(folder / STITCH),
-        full=named.full or store.successor("full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+        full=named.full or successor_of(store, "full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
         target=named.target or ("--target", inputs.embedder.identity.spec),
         report=str(folder / REPORT),
         has_texts=store.info.has_texts,

@@ -15,7 +15,7 @@ from migrate.report.stitch import stitch_document
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.file_store import as_files
+from migrate.stores.file_store import as_files, check_files
 from migrate.stores.registry import names_kind, path_in, stores_in
 from migrate.vectors import UNIT_TOLERANCE, squared_norms
 
@@ -89,7 +89,7 @@ def _checksum(store: Store) -> str:
     files = as_files(store)
     if files is None:
         return "none to compare with"
-    names = files.verify()
+    names = check_files(files)
     missing = [name for name in (files.index_path.name, *files.document_files) if name not in names]
     if not names:
         return "none to compare with"

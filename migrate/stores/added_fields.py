@@ -20,6 +20,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_folder, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.removed import removal
+from migrate.stores.base import Store
 from migrate.stores.kept import sync_tree
 from migrate.vectors import Vectors
 
@@ -175,6 +176,12 @@ def refuse_name(location: str, field: str) -> None:
 def taken(location: str, field: str) -> UsageError:
     """Return the error of a field that is there, and was not added by this tool."""
     return UsageError(f"{location}: there is a {field!r} already, which was not made by this tool; choose another name")
+
+
+def are_of_same_records(store: Store, other: Store) -> bool:
+    """Return whether two stores are of different vectors of the same records."""
+    first, second = store.info, other.info
+    return first.records is not None and first.records == second.records and first.vector != second.vector
 
 
 def field_is_asked(old: str, new: str, field: str) -> UsageError:

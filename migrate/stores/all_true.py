@@ -38,10 +38,11 @@ def note_content(location: str) -> None:
     """Let the manifest of a new store say what it holds, where no hash of its files does: in a database."""
     store = open_store(location)
     manifest = store.info.manifest
-    if manifest is None or not is_all_true(store) or index_is_verified(store):
+    companions = store.companions
+    if manifest is None or companions is None or not is_all_true(store) or index_is_verified(store):
         return
     with suppress(UsageError):  # there is no place for a manifest: `switch` will ask for a report
-        store.keep_manifest(with_content(manifest, content_of(store)))
+        companions.keep(with_content(manifest, content_of(store)))
 
 
 def keeps_as_made(store: Store, *, is_kept: bool) -> bool:

@@ -42,6 +42,9 @@ class StoreInfo:
     ones that were added; `notes` are sentences for a person; `details` are the facts of the kind (file names and
     sizes, `factory`, `nlist`, `hnsw_m` ...).
 
+    `records` names the place of its records, where they can have several fields of vectors: it is the same for stores
+    of other vectors of the same records, and `vector` is the field of this one.
+
     `opened_as` are the table and options that the manifest of a copy has, so that it is opened as this store was.
     `without_vector` counts records that have no vector, and so are no documents here. `unread_by_row` are the names of
     files beside it with an entry for each row, which are not read; a store of its kind gets copies. `is_copy` is True
@@ -59,6 +62,8 @@ class StoreInfo:
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     details: Mapping[str, str | int] = field(default_factory=dict)
+    records: str | None = None
+    vector: str = ""
     opened_as: str | None = None
     without_vector: int = 0
     unread_by_row: tuple[str, ...] = ()
@@ -209,6 +214,21 @@ class StoreSearcher(ABC):
         return self.search(queries, k)
 
 
+class Companions(ABC):
+    """What lies beside a store: its manifest, maybe with hashes that the store is held against."""
+
+    @abstractmethod
+    def keep(self, manifest: Manifest) -> Path | str:
+        """Keep a manifest beside the store, which stays as it is; return where.
+
+        Raises a UsageError where there is no place.
+        """
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold what the manifest has a hash of against it; return the names of these, none where it has no hashes."""
+        return ()
+
+
 class Store(ABC):
     """A place that holds vectors with ids, and maybe texts; it is read without loss, and never written to.
 
@@ -249,8 +269,9 @@ class Store(ABC):
         """The folder with what lies beside the store (manifest, confidence, state of the model); None without one."""
         return None
 
-    def successor(self, ending: str) -> str | None:
-        """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
+    @property
+    def companions(self) -> Companions | None:
+        """The place for a manifest beside the store; None without one."""
         return None
 
     @abstractmethod
@@ -260,23 +281,6 @@ class Store(ABC):
         A kind that lies in no folder returns `migrate.stores.create.flat_writer`.
         """
 
-    def strangers(self) -> list[str]:
-        """Return the names in the store's folder that are no part of it: a new folder in its place would lack them."""
-        return []
-
-    @property
-    def takes_manifest(self) -> bool:
-        """True if there is a place for one beside the store."""
-        return type(self).keep_manifest is not Store.keep_manifest
-
-    def keep_manifest(self, manifest: Manifest) -> Path | str:
-        """Keep a manifest beside the store, which stays as it is; says where. A UsageError where there is no place."""
-        raise no_place(self.info.location)
-
-    def verify(self) -> tuple[str, ...]:
-        """Hold what the manifest has a hash of against it; the names of these. Kinds without hashes have none."""
-        return ()
-
     def searcher(self) -> StoreSearcher | None:
         """Return the search of the store's own, which holds what its first search reads; None where it has none.
 
@@ -284,36 +288,20 @@ class Store(ABC):
         """
         return None
 
-    def is_beside(self, other: Store) -> bool:
-        """Return whether another store is of other vectors of the same records."""
-        return False
-
     def snapshot(self) -> Snapshot:
         """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
-        info = self.info
-        rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
-        batch = self.get(rows)
-        digest = hashlib.sha256()
-        for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
-            digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
-            digest.update(vector.astype("<f4", copy=False).tobytes())
-        texts = self.texts_hash() if info.has_texts else None
-        return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts, self._versions())
+        return sampled_snapshot(self, self.texts_hash() if self.info.has_texts else None)
 
     def texts_hash(self, function: str = BLAKE3) -> str:
         """Return a hash of all texts; reads them."""
         return hash_texts(((document.id, document.text) for document in self.documents()), function)
-
-    def _versions(self) -> tuple[Any, ...]:
-        """See `Snapshot.versions`."""
-        return ()
 
     def state(self) -> Any:
         """Return what changes whenever the store is written to, as JSON holds it; None where it takes reading to tell.
 
         Nothing of its content is read.
         """
-        return self._versions() or None
+        return None
 
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
@@ -328,6 +316,18 @@ class Store(ABC):
             raise StoreError(
                 f"{self.info.location}: the store changed while it was read; nothing was written, run again"
             )
+
+
+def sampled_snapshot(store: Store, texts_hash: str | None, versions: tuple[Any, ...] = ()) -> Snapshot:
+    """Return the snapshot of a store, of up to 64 of its rows, with the hash of its texts; see `Snapshot`."""
+    info = store.info
+    rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
+    batch = store.get(rows)
+    digest = hashlib.sha256()
+    for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+        digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
+        digest.update(vector.astype("<f4", copy=False).tobytes())
+    return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts_hash, versions)
 
 
 def difference_from(store: Store, recorded: Mapping[str, Any], current: Snapshot) -> str | None:

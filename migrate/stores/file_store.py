@@ -18,7 +18,7 @@ from migrate.digests import BLAKE3, function_name, function_of, hash_bytes, hash
 from migrate.errors import OutputError, StoreError, UsageError
 from migrate.files import FileStamp, atomic_file, canonical_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo
+from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo, sampled_snapshot
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
@@ -69,29 +69,10 @@ class FileStore(SwitchableStore):
         names = self.document_files or ((self.index_path.name,) if self.info.has_texts else ())
         return {name: self.hash_of(name, function) for name in names}
 
-    def keep_manifest(self, manifest: Manifest) -> Path:
-        """Write a manifest into the folder, over one that is there."""
-        path = self.folder / MANIFEST_NAME
-        with atomic_file(path, force=True) as temporary:
-            write_json(temporary, manifest.as_json())
-        return path
-
-    def verify(self) -> tuple[str, ...]:
-        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
-
-        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
-        for each store that is opened.
-
-        Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
-        """
-        index = self.index_path.name
-        files = {index, *self.document_files}
-        expected = expected_hashes(self.info, index)
-        return check_hashes(
-            self.index_path.parent,
-            expected,
-            lambda name, function: self.hash_of(name, function) if name in files else None,
-        )
+    @property
+    def companions(self) -> FileCompanions:
+        """The manifest in the folder."""
+        return FileCompanions(self)
 
     def exchange(self, new: Store) -> Exchange:
         """Return how the two folders trade places."""
@@ -129,7 +110,12 @@ class FileStore(SwitchableStore):
         hashes = self.document_hashes(function).values()
         return hash_bytes("".join(hashes).encode(), function=function)
 
-    def _versions(self) -> tuple[Any, ...]:
+    def snapshot(self) -> Snapshot:
+        """Hash some rows, and the files with the texts."""
+        return sampled_snapshot(self, self.texts_hash() if self.info.has_texts else None, self.state())
+
+    def state(self) -> tuple[Any, ...]:
+        """Return names, sizes and times of its files, as they were when it was opened."""
         return tuple(sorted(stamp.signature for stamp in self.stamps))
 
     def hash_of(self, name: str, function: str) -> str:
@@ -143,6 +129,38 @@ class FileStore(SwitchableStore):
     @cached_property
     def _hashes(self) -> dict[tuple[FileStamp, str], str]:
         return {}
+
+
+class FileCompanions(Companions):
+    """The manifest of a store in files, and their hashes in it."""
+
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
+
+    def keep(self, manifest: Manifest) -> Path:
+        """Write a manifest into the folder, over one that is there."""
+        path = self._store.folder / MANIFEST_NAME
+        with atomic_file(path, force=True) as temporary:
+            write_json(temporary, manifest.as_json())
+        return path
+
+    def verify(self) -> tuple[str, ...]:
+        """Hold index and documents against the hashes in the manifest; the names of the files that it has one of.
+
+        FAISS keeps no checksum: a bit that flipped among the vectors shows in nothing else. Reads the files whole, once
+        for each store that is opened.
+
+        Raises a StoreError where the bytes of a file are others or it is gone, an OutputError where one cannot be read.
+        """
+        store = self._store
+        index = store.index_path.name
+        files = {index, *store.document_files}
+        expected = expected_hashes(store.info, index)
+        return check_hashes(
+            store.index_path.parent,
+            expected,
+            lambda name, function: store.hash_of(name, function) if name in files else None,
+        )
 
 
 class RowFileStore(FileStore):
@@ -194,10 +212,16 @@ def as_files(store: Store) -> FileStore | None:
     return store if isinstance(store, FileStore) else None
 
 
+def check_files(store: Store) -> tuple[str, ...]:
+    """Hold a store against the hashes in its manifest, see `Companions.verify`; nothing where there is no manifest."""
+    companions = store.companions
+    return () if companions is None else companions.verify()
+
+
 def index_is_verified(store: Store) -> bool:
-    """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `verify`."""
+    """Return whether the manifest has a hash of the store's vectors, and they have it; raises as `check_files`."""
     files = as_files(store)
-    return files is not None and files.index_path.name in files.verify()
+    return files is not None and files.index_path.name in check_files(files)
 
 
 def check_stamps(store: Store) -> None:
@@ -249,7 +273,7 @@ def hash_written(store: Store, folder: Path, hash_of: HashFile = hash_file) -> d
 
 
 def hash_files(folder: Path, index: str, documents: Iterable[str], hash_of: HashFile = hash_file) -> dict[str, Any]:
-    """Return the hashes of the files of a complete store for its manifest, see `FileStore.verify`."""
+    """Return the hashes of the files of a complete store for its manifest, see `FileCompanions.verify`."""
     hashes = {name: hash_of(folder / name) for name in documents}
     return StoreFacts(index=index, index_hash=hash_of(folder / index), documents_hashes=hashes).as_details()
 

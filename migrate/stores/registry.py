@@ -25,6 +25,7 @@ from migrate.stores.arrays import ArraysKind
 from migrate.stores.base import KindSupport, Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.faiss.store import FaissKind
+from migrate.stores.file_store import check_files
 from migrate.stores.llamaindex import LlamaIndexSimpleKind
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
@@ -110,7 +111,7 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
     """
     store = _open(str(location))
     if verify:
-        store.verify()
+        check_files(store)
     return store
 
 

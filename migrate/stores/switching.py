@@ -239,6 +239,24 @@ class SwitchableStore(Store):
         Raises a UsageError where they cannot, because of what is named.
         """
 
+    @abstractmethod
+    def strangers(self) -> list[str]:
+        """Return the names in the store's folder that are no part of it: a new folder in its place would lack them."""
+
+    def successor(self, ending: str) -> str | None:
+        """Return a location for a new store like this one, named with `ending`; None for a folder of any name."""
+        return None
+
+
+def strangers_beside(store: Store) -> list[str]:
+    """Return what would be lacking if a new folder came to the place of a store's; nothing where none can."""
+    return store.strangers() if isinstance(store, SwitchableStore) else []
+
+
+def successor_of(store: Store, ending: str) -> str | None:
+    """Return a location on the server of a store for a new one like it; None of any other store."""
+    return store.successor(ending) if isinstance(store, SwitchableStore) else None
+
 
 def why_no_switch(old: Store, new: Store) -> str | None:
     """Return what keeps a store from taking the place of another, as `exchange` says it; None if nothing does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,30 +10,26 @@ from migrate.stores.switching import SwitchableStore
 from migrate.vectors import Batch, Document, Vectors
 
 
-class UpdatableStore(SwitchableStore):
-    """A store of records that programs write to meanwhile: what is found and put is of now, not of when it was opened.
+class StoreRecords(ABC):
+    """The records of a store as they are now, not when it was opened: programs write to them meanwhile.
 
-    `collection` is the name that programs know it by. `notices_vectors` is True if `check_unchanged` notices every
+    `collection` is the name that programs know them by. `notices_vectors` is True if `check_unchanged` notices every
     vector that changed; if not, only those of a sample.
     """
 
     collection: str
-    notices_vectors: bool = True
+    notices_vectors: bool
 
     @abstractmethod
-    def refresh(self) -> None:
-        """Forget whatever was read before and could have changed unnoticed since, see `notices_vectors`."""
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of some ids; of those that are gone, none."""
 
     @abstractmethod
-    def find_documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of some ids as they are now; of those that are gone, none."""
+    def vectors(self, ids: Sequence[str]) -> Batch:
+        """Return the vectors of some ids, in their order; of those that are gone, none."""
 
     @abstractmethod
-    def find_vectors(self, ids: Sequence[str]) -> Batch:
-        """Return the vectors of some ids as they are now, in their order; of those that are gone, none."""
-
-    @abstractmethod
-    def put_vectors(self, ids: Sequence[str], vectors: Vectors) -> int:
+    def put(self, ids: Sequence[str], vectors: Vectors) -> int:
         """Replace the vectors of some documents, (n, dim), float32, next to readers; return how many were there.
 
         Durable on return; what else the records hold stays as it is. Nothing is written to another store that has come
@@ -43,3 +39,13 @@ class UpdatableStore(SwitchableStore):
     @abstractmethod
     def answering(self) -> Any:
         """Return what has the name now, as a JSON value: another after a switch, None while one is under way."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Let the store read again what it has read before and could have changed unnoticed, see `notices_vectors`."""
+
+
+class UpdatableStore(SwitchableStore):
+    """A store of which single records are read and written."""
+
+    records: StoreRecords

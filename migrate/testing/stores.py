@@ -317,8 +317,8 @@ class StoreTests(ABC):
         old_rows, documents, snapshot = read_all(store.scan()), list(store.documents()), store.snapshot()
         ids = [old_rows.ids[row] for row in (COUNT - 1, 3, 17, 3)]
         new = example_vectors(4, seed=9)
-        assert store.put_vectors([*ids, "not there"], np.concatenate([new, new[:1]])) == 3
-        assert store.put_vectors([], new[:0]) == 0
+        assert store.records.put([*ids, "not there"], np.concatenate([new, new[:1]])) == 3
+        assert store.records.put([], new[:0]) == 0
         expected = old_rows.vectors.copy()
         expected[[COUNT - 1, 3, 17, 3]] = new  # of a document that is named twice, the last
         reopened = open_store(store.info.location)
@@ -338,7 +338,7 @@ class StoreTests(ABC):
         old_rows = read_all(store.scan())
         for wrong in (np.ones((2, DIM + 1)), np.array([[np.nan] * DIM, [1] * DIM]), np.array([[1] * DIM, [0] * DIM])):
             _refused(
-                VectorError, partial(store.put_vectors, list(old_rows.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
+                VectorError, partial(store.records.put, list(old_rows.ids[:2]), wrong.astype(np.float32)), f"of {wrong}"
             )
         assert np.array_equal(read_all(open_store(store.info.location).scan()).vectors, old_rows.vectors)
 
@@ -352,7 +352,7 @@ class StoreTests(ABC):
         assert sorted((work_folder() / "exports").rglob("*")) == exports, "ids or vectors were exported"
         if isinstance(store, UpdatableStore):
             ids = list(read_all(store.scan()).ids)[:1]
-            assert store.put_vectors(ids, example_vectors(1, seed=9)) == 1
+            assert store.records.put(ids, example_vectors(1, seed=9)) == 1
             assert canonical_json(open_store(store.info.location).state()) != canonical_json(state)
 
     def test_threads_that_search_while_vectors_are_put_see_the_old_vector_or_the_new_one(self, tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ class StoreTests(ABC):
                     for first in range(0, COUNT, 20):
                         part = slice(first, first + 20)
                         assert isinstance(store, UpdatableStore)
-                        assert store.put_vectors(ids[part], sides[(turn + 1) % 2][part]) == 20
+                        assert store.records.put(ids[part], sides[(turn + 1) % 2][part]) == 20
             finally:
                 ends.set()
             assert all(thread.result() for thread in searches)

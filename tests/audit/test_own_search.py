@@ -248,7 +248,7 @@ def in_chroma(folder, space, vectors, **settings):
     )
     client.close()
     store = open_store(f"chroma:{folder}#docs")
-    store.keep_manifest(OF_TARGET)
+    store.companions.keep(OF_TARGET)
     return open_store(store.info.location)
 
 

@@ -151,7 +151,7 @@ def test_a_file_of_the_true_vectors_vouches_for_what_manifests_say_is_of_the_tar
     reembed_store(source, TARGET, tmp_path / "reference")
     if model is not TARGET:
         known = Manifest("store", model.identity, details={"index": "index.faiss"})
-        translated.keep_manifest(known)
+        translated.companions.keep(known)
         translated = open_store(tmp_path / "translated")
     vectors = TARGET.embed_documents(DOCUMENTS)
     np.savez(tmp_path / "true.npz", doc_ids=[document.id for document in DOCUMENTS], docs=vectors)
@@ -179,7 +179,7 @@ def test_a_manifest_that_names_the_model_and_true_vectors_prove_a_reference_toge
     reembed_store(translated, TARGET, tmp_path / "reference")
     reference = open_store(tmp_path / "reference")
     if not has_model:
-        reference.keep_manifest(replace(reference.info.manifest, model=None))
+        reference.companions.keep(replace(reference.info.manifest, model=None))
         reference = open_store(tmp_path / "reference")
     proof = prove_reference(translated, reference, TARGET, (document_keys(translated), document_keys(reference)))
     is_enough = has_model and has_true

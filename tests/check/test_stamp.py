@@ -101,7 +101,7 @@ def test_a_manifest_without_a_hash_of_the_index_is_not_trusted(store, model):
     facts = json.loads(path.read_text())
     del facts["manifest_sha256"], facts["details"]["index_hash"]
     path.write_text(json.dumps(facts))
-    assert open_store(store.folder).verify() == ("docs.jsonl",)
+    assert open_store(store.folder).companions.verify() == ("docs.jsonl",)
     assert check_store(open_store(store.folder), model).basis == "sample"
 
 

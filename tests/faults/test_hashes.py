@@ -16,10 +16,10 @@ KINDS = [stores.langchain, stores.llamaindex, stores.parquet, stores.dataset]
 def test_a_store_that_was_written_is_the_one_of_its_manifest(kind, place):
     kind(place)
     store, embedder = open_store(place / "store"), load_embedder("tfidf:4")
-    assert store.verify() == (), "somebody else wrote it"
+    assert store.companions.verify() == (), "somebody else wrote it"
     embedder.fit(store.documents())
     reembed_store(store, embedder, place / "out")
     made = open_store(place / "out", verify=True)
-    assert set(made.verify()) == {made.info.details["index"], *made.document_files}
+    assert set(made.companions.verify()) == {made.info.details["index"], *made.document_files}
     assert len(made.document_files) >= 1
     assert made.snapshot().texts_hash is not None

@@ -72,7 +72,7 @@ def test_written_vectors_are_true_as_long_as_their_texts_are(place_of, tmp_path)
     store = translate(tmp_path / "source", model, place)
     stale, *marked = list(store.documents())[:10]
     written = [stale, *marked]
-    store.put_vectors([document.id for document in written], np.stack([model.one(d.text) for d in written]))
+    store.records.put([document.id for document in written], np.stack([model.one(d.text) for d in written]))
     with LiveState(state_path(store)) as state:
         state.documents.mark_true({document.id: text_hash(document.text) for document in marked})
         state.documents.mark_true({stale.id: text_hash("what stood there before")})
@@ -130,7 +130,7 @@ def test_two_documents_of_one_text_do_not_share_the_vector_of_what_one_of_them_b
     with LiveSearcher(location, model, limits=limits, cache=tmp_path / "cache.sqlite") as searcher:
         searcher.generation.texts.hashes(twins)  # which are taken for those of now until they are looked at again
         edit(location, changed=twins[:1], text="other words")
-        searcher.search(open_store(location).find_vectors(twins[:1]).vectors[0])  # embeds what is nearest
+        searcher.search(open_store(location).records.vectors(twins[:1]).vectors[0])  # embeds what is nearest
         answer = searcher.search(model.one("the same words"), k=150)
         scores = dict(zip(answer.ids, answer.scores.tolist(), strict=True))
         assert abs(scores[twins[1]] - model.one("other words") @ model.one("the same words")) > 1e-3
@@ -138,10 +138,10 @@ def test_two_documents_of_one_text_do_not_share_the_vector_of_what_one_of_them_b
 
 def test_vectors_of_documents_that_are_gone_are_left_out(location):
     ids = [document.id for document in open_store(location).documents()][:4]
-    before = open_store(location).find_vectors(ids)
+    before = open_store(location).records.vectors(ids)
     assert list(before.ids) == ids
     edit(location, gone=[ids[1]])
-    after = open_store(location).find_vectors([*ids, ids[0]])
+    after = open_store(location).records.vectors([*ids, ids[0]])
     assert list(after.ids) == [ids[0], ids[2], ids[3], ids[0]]
     np.testing.assert_array_equal(after.vectors, before.vectors[[0, 2, 3, 0]])
 

@@ -474,7 +474,7 @@ def test_a_text_that_changed_since_it_was_embedded_keeps_the_vector_that_it_was_
 
 
 def vectors_by_id(location, ids):
-    batch = open_store(location).find_vectors(ids)
+    batch = open_store(location).records.vectors(ids)
     return dict(zip(batch.ids, batch.vectors.copy(), strict=True))
 
 

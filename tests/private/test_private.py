@@ -87,7 +87,7 @@ def test_what_is_decrypted_is_the_translation_in_the_clear(world):
 
 def test_the_new_store_is_like_the_old_one(world):
     old, new = open_store(world / "store"), open_store(world / "new")
-    new.verify()
+    new.companions.verify()
     assert new.info.manifest.store.made_by == "private decrypt"
     kinds = [(info.kind, info.index_type, info.metric) for info in (old.info, new.info)]
     assert kinds[0] == kinds[1]

@@ -97,7 +97,7 @@ def read(location):
     batch = read_all(store.scan())
     documents = list(store.documents())
     beside = [stored_confidence(store), stored_sources(store)]
-    store.verify()
+    store.companions.verify()
     manifest = store.info.manifest
     model = load_embedder(manifest.model.spec, state=store.folder)
     query = model.embed([Document("1", "the text of 5")], "query")

@@ -253,7 +253,7 @@ def test_each_of_two_collections_in_a_folder_has_a_manifest(tmp_path):
     for name in ("docs", "more"):
         CHROMA.make(tmp_path, backwards(example_documents(), example_vectors()), name=name)
     for name, spec in (("docs", OLD_MODEL), ("more", NEW_MODEL)):
-        open_store(f"chroma:{tmp_path}#{name}").keep_manifest(manifest(spec))
+        open_store(f"chroma:{tmp_path}#{name}").companions.keep(manifest(spec))
     found = [open_store(f"chroma:{tmp_path}#{name}").info.manifest.model.spec for name in ("docs", "more")]
     assert found == [OLD_MODEL, NEW_MODEL]
 

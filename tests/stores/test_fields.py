@@ -239,7 +239,7 @@ def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old,
         assert set(searcher.search(document.text, 3).ids) < before.keys()
     if not isinstance(field, DatabaseStore):  # of files true vectors are written by `backfill`
         return
-    assert field.put_vectors([document.id], np.array([truth(document.text)])) == 1
+    assert field.records.put([document.id], np.array([truth(document.text)])) == 1
     np.testing.assert_allclose(vectors_by_id(field_at(old))[document.id], truth(document.text), atol=1e-6)
     assert same(vectors_by_id(old), before)
 

@@ -152,7 +152,7 @@ def test_every_field_of_every_record_goes_through(kind, url, tmp_path):
     dense = {str(record(row)["key"]): record(row)["dense"] for row in range(COUNT)}
     old = read_all(store.scan())
     assert np.array_equal(old.vectors, np.array([dense[doc_id] for doc_id in old.ids], np.float32))
-    document = store.find_documents(["-20"])["-20"]
+    document = store.records.documents(["-20"])["-20"]
     assert document.text == "naïve 🦆 0" and document.metadata["extra"] == {"k": [1, None]}
 
     vectors = np.random.default_rng(6).normal(size=(COUNT, 5)).astype(np.float32)
@@ -179,10 +179,10 @@ def test_new_vectors_leave_all_else_as_it_is(url, tmp_path):
             expected = whole(client, "puts")
         store = open_store(f"milvus:{place}#puts?vector=dense&text=body")
         new = example_vectors(3)
-        assert store.put_vectors(["-20", str(7 * 40 - 20), "nobody"], new) == 2
+        assert store.records.put(["-20", str(7 * 40 - 20), "nobody"], new) == 2
         nearest = store.searcher().search(new, 1)[1]
         assert nearest.ids == (str(7 * 40 - 20),) and abs(nearest.scores[0] - 1) < 1e-6, "a cosine"
-        assert np.array_equal(store.find_vectors(["-20"]).vectors, new[:1])
+        assert np.array_equal(store.records.vectors(["-20"]).vectors, new[:1])
         store.driver.client.close()
         if place != url:
             store.driver._end()
@@ -226,8 +226,8 @@ def test_ids_that_milvus_gave_stay_and_no_vector_is_put_among_them(tmp_path):
     assert list(made.ids(range(20))) == list(store.ids(range(20)))
     assert list(made.documents()) == list(store.documents())
     with pytest.raises(StoreError, match="auto_id"):
-        store.put_vectors(store.ids(range(1)), example_vectors(1))
-    assert made.put_vectors(made.ids(range(1)), example_vectors(1, 5, seed=3)) == 1
+        store.records.put(store.ids(range(1)), example_vectors(1))
+    assert made.records.put(made.ids(range(1)), example_vectors(1, 5, seed=3)) == 1
 
 
 def test_a_folder_is_read_by_its_own_schema_at_a_port_that_another_had(tmp_path, monkeypatch):
@@ -316,7 +316,7 @@ def test_a_folder_that_another_program_has_open_is_read_and_not_written(tmp_path
         store = open_store(f"milvus:{tmp_path}/old#docs")
         assert store.info.count == 20 and len(list(store.documents())) == 20
         with pytest.raises(StoreError, match="lock"):
-            store.put_vectors(["1"], example_vectors(1))
+            store.records.put(["1"], example_vectors(1))
         client.insert("docs", [{"id": 99, "part": 1, "vector": [1.0] * 8}])
         assert not store.is_as_opened()
         assert open_store(f"milvus:{tmp_path}/old#docs").info.count == 21
@@ -354,7 +354,7 @@ def test_aliases_of_a_server_are_switched_and_collections_are_not(server, tmp_pa
     switch(live, new, unproven=True)
     assert dims() == (5, 8)
     with pytest.raises(StoreError, match="another store has come"):
-        before.put_vectors(["1"], example_vectors(1))
+        before.records.put(["1"], example_vectors(1))
     rollback(live)
     assert dims() == (8, 5)
     names, made = open_store(live).driver.server_names, client.describe_alias("new")["collection_name"]

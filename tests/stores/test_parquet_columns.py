@@ -81,7 +81,7 @@ def test_a_store_that_this_tool_wrote_keeps_its_list_of_files_and_is_as_its_mani
     before, manifest = vectors_by_id(made), open_store(made).info.manifest
     migrate.translate(made, second, into=FIELD)
     store = open_store(made, verify=True)
-    assert store.verify() and store.info.manifest.model == manifest.model
+    assert store.companions.verify() and store.info.manifest.model == manifest.model
     assert same(vectors_by_id(made), before)
     forget(f"{made}#?vector={open_store(made).columns.vector}")
     assert open_store(made, verify=True).info.manifest.model.spec == "third"

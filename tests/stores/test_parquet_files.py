@@ -22,6 +22,7 @@ from sync_tools import Parquet as Records
 
 import migrate
 from migrate import sync
+from migrate.check.stamp import stamp_store
 from migrate.embedders import load_embedder
 from migrate.errors import InputError, LeadMigrateError, StoreError, UsageError
 from migrate.stitch.persistence import load_stitch
@@ -29,7 +30,6 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.parquet import store as store_of_parquet
-from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import output_of
 from migrate.testing.stores import DIM, StoreTests, example_documents, example_vectors
 from migrate.translate import translated_blocks
@@ -355,7 +355,7 @@ def test_files_are_read_once_for_their_snapshot_until_they_change(tmp_path, monk
     changed = snapshot_of(new, before_s)  # the time is set back
     assert changed.difference(first.fingerprint) == "the same vectors, other texts"
     with monkeypatch.context() as patch:
-        patch.setattr(ParquetStore, "_hash_texts", None)  # whatever reads them again fails
+        patch.setattr(store_of_parquet, "sampled_snapshot", None)  # whatever reads them again fails
         assert open_store(location).snapshot() == changed
     (note,) = [path for path in (tmp_path / "cache").rglob("*.json") if str(changed.texts_hash) in path.read_text()]
     note.write_text("{")
@@ -507,13 +507,13 @@ def test_what_is_on_object_storage_is_never_replaced(s3, stitch, tmp_path):
         sync(old, open_store(location), target=Hashed())
     assert objects(location.partition(":")[2]) == before
     new = open_store(location)
-    assert len(new.verify()) == 3
+    assert len(new.companions.verify()) == 3
     frame = pandas_of(location)
     assert frame.id.tolist() == open_store(location).ids(range(200))
     back = migrate.translate(new, migrate.fit(new, Hashed("more"), kind="ridge", sample=40), tmp_path / "back")
     assert open_store(back.path, verify=True).info.kind == "parquet"
     stamped = open_store(location)
-    stamped.keep_manifest(replace(stamped.info.manifest, seed=77))
+    stamped.companions.keep(replace(stamped.info.manifest, seed=77))
     assert open_store(location).info.manifest.seed == 77
 
 
@@ -573,8 +573,9 @@ def test_one_object_is_a_store(tmp_path):
     copy = write_copy(store, f"parquet:{tmp_path}/new", new_vectors(), tmp_path)
     assert [path.name for path in sorted((tmp_path / "new").glob("*.parquet"))] == ["x.parquet"]
     assert list(copy.documents()) == list(store.documents()) == example_documents()
+    assert store.companions is None
     with pytest.raises(UsageError, match="no place beside the store for a stamp"):
-        store.keep_manifest(None)
+        stamp_store(store, Hashed(dim=store.info.dim), trust=True)
     with pytest.raises(StoreError, match="nothing is there; check the location"):
         open_store(f"parquet:memory://{tmp_path.name}-one/y.parquet")
 

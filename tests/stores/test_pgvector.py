@@ -266,7 +266,7 @@ def test_what_is_noted_of_a_dropped_table_is_not_of_one_with_another_dimension()
     create(table, example_documents(3), example_vectors(3))
     dim = example_vectors(3).shape[1]
     manifest = Manifest(kind="store", model=ModelIdentity("openai:text-embedding-3-small", dim, normalized=True))
-    open_store(location(table)).keep_manifest(manifest)
+    open_store(location(table)).companions.keep(manifest)
     assert open_store(location(table)).info.manifest is not None
     create(table, example_documents(3), np.ones((3, dim + 1), np.float32))
     store = open_store(location(table))

@@ -193,7 +193,7 @@ def test_the_manifest_follows_the_alias(server, tmp_path):
     places = [f"qdrant:http://db.example:6333#{name}" for name in ("docs", "docs_new")]
     for name, location in zip(("docs", "docs_new"), places, strict=True):
         made, _ = written(source, location, tmp_path / name, example_vectors())
-        made.keep_manifest(Manifest("store", ModelIdentity(f"openai:{name}", made.info.dim, normalized=False)))
+        made.companions.keep(Manifest("store", ModelIdentity(f"openai:{name}", made.info.dim, normalized=False)))
     done = switch(*places, unproven=True)
     assert (done.model, done.old_model) == ("openai:docs_new", "openai:docs")
     assert open_store(places[0]).info.manifest.model.spec == "openai:docs_new"

@@ -135,7 +135,7 @@ class TestSqliteVec:
             assert store.searcher().search(queries(), 9, where)[2].ids == _exact(store, queries(), 9, ids)[2].ids, where
         with pytest.raises(UsageError, match="no text or number under 'kind'"):
             store.searcher().search(queries(), 3, {"kind": ["a"]})
-        assert store.put_vectors(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
+        assert store.records.put(["7", "x", "99999999999999999999"], -vectors[:3]) == 1
 
     def test_a_table_that_another_program_writes_to_says_so(self, connection, tmp_path, monkeypatch):
         monkeypatch.setattr("migrate.databases.sqlite_vec._WAIT_MS", 50)
@@ -144,9 +144,9 @@ class TestSqliteVec:
         store = open_store(f"sqlite-vec:{tmp_path}/my.db#docs")
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another program is writing"):
-            store.put_vectors(["1"], queries(1))
+            store.records.put(["1"], queries(1))
         connection.execute("COMMIT")
-        assert store.put_vectors(["1"], queries(1)) == 1
+        assert store.records.put(["1"], queries(1)) == 1
 
 
 @pytest.mark.slow
@@ -171,28 +171,28 @@ class TestLanceDB:
         store = open_store(f"{place}?distance=cosine")
         assert store.searcher().search(queries(), 20)[0].ids == _exact(store, queries(), 20)[0].ids
         with pytest.raises(StoreError, match="without a column of ids"):
-            store.put_vectors(["0"], queries(1))
+            store.records.put(["0"], queries(1))
 
     def test_half_precision_is_rounded_and_what_it_cannot_hold_refused(self, tmp_path):
         place, _ = self.make(tmp_path, "float16")
         store = open_store(place)
-        assert store.put_vectors(["1001", "no number"], queries(2)) == 1
+        assert store.records.put(["1001", "no number"], queries(2)) == 1
         again = open_store(place)
         row = list(again.ids(range(COUNT))).index("1001")
         assert np.array_equal(again.get(np.array([row])).vectors[0], queries(1)[0].astype(np.float16))
         with pytest.raises(StoreError, match="does not hold numbers as large as those for document '1001'"):
-            store.put_vectors(["1001"], np.full((1, DIM), 1e6, np.float32))
+            store.records.put(["1001"], np.full((1, DIM), 1e6, np.float32))
 
     def test_an_older_version_is_searched_as_it_was(self, tmp_path):
         place, table = self.make(tmp_path)
         newest, version = open_store(place), table.version
         before = newest.searcher().search(queries(), 5)[0]
-        assert newest.put_vectors(list(before.ids[:1]), -queries(1)) == 1
+        assert newest.records.put(list(before.ids[:1]), -queries(1)) == 1
         old = open_store(f"{place}?version={version}")
         assert old.searcher().search(queries(), 5)[0].ids == before.ids
         assert newest.searcher().search(queries(), 5)[0].ids[0] != before.ids[0]
         with pytest.raises(StoreError, match="an older version"):
-            old.put_vectors(["1001"], queries(1))
+            old.records.put(["1001"], queries(1))
 
     def test_a_table_that_is_written_to_while_it_is_opened_keeps_ids_and_vectors_together(self, place, monkeypatch):
         from migrate.databases.lancedb import LanceColumns
@@ -201,7 +201,7 @@ class TestLanceDB:
 
         def write_meanwhile(columns, *arguments):  # rows move to the end of the table
             monkeypatch.setattr(LanceColumns, "choose_id", choose)
-            assert writer.put_vectors(list(map(str, range(1_000, 1_200))), new) == 200
+            assert writer.records.put(list(map(str, range(1_000, 1_200))), new) == 200
             return choose(columns, *arguments)
 
         monkeypatch.setattr(LanceColumns, "choose_id", write_meanwhile)
@@ -216,7 +216,7 @@ class TestLanceDB:
     def test_what_another_process_puts_is_seen_soon(self, place):
         searcher, writer = open_store(place).searcher(), open_store(place)
         searcher.search(queries(1), 1)
-        assert writer.put_vectors(["1599"], queries(1)) == 1
+        assert writer.records.put(["1599"], queries(1)) == 1
         end = time.monotonic() + 10
         while searcher.search(queries(1), 1)[0].ids != ("1599",):
             assert time.monotonic() < end
@@ -226,7 +226,7 @@ class TestLanceDB:
         monkeypatch.setattr("migrate.databases.lancedb._SCATTERED", 20)
         new, store, versions = example_vectors(COUNT, DIM, seed=3), open_store(place), []
         for row in range(50):
-            assert store.put_vectors([str(1_000 + row)], new[row : row + 1]) == 1
+            assert store.records.put([str(1_000 + row)], new[row : row + 1]) == 1
             versions.append(store.rows.newest.version)
         assert store.rows.newest.stats()["fragment_stats"]["num_fragments"] <= 21
         found = read_all(open_store(place).scan())
@@ -335,7 +335,7 @@ class TestQdrant:
         client.close()
         store = open_store(f"qdrant:{tmp_path / 'old'}#docs?vector=text")
         assert store.searcher().search(queries(), 99)[0].ids == _exact(store, queries(), 99)[0].ids
-        assert store.put_vectors(["1", "4", "nobody"], queries(3)) == 1  # point 4 has no such vector
+        assert store.records.put(["1", "4", "nobody"], queries(3)) == 1  # point 4 has no such vector
         assert store.searcher().search(queries(), 1)[0].ids == ("1",)
         found = {point.id: point.vector for point in store.driver.client.retrieve("docs", [1, 4], with_vectors=True)}
         assert found[1]["other"] == [1.0, 1.0]
@@ -350,8 +350,8 @@ class TestQdrant:
         with kind.opened(location):
             store = open_store(location)
             with pytest.raises(StoreError, match="already accessed"):
-                store.put_vectors([store.ids(range(1))[0]], queries(1))
-        assert store.put_vectors([store.ids(range(1))[0]], queries(1)) == 1
+                store.records.put([store.ids(range(1))[0]], queries(1))
+        assert store.records.put([store.ids(range(1))[0]], queries(1)) == 1
 
 
 @pytest.mark.parametrize("factory", ["Flat", "HNSW8,Flat", "IDMap,Flat", "IDMap,HNSW8,Flat", "IVF4,Flat", "SQ8"])

@@ -102,7 +102,7 @@ def stamped(pair):
     for location, spec in zip(pair, (OLD_MODEL, NEW_MODEL), strict=True):
         store = open_store(location)
         index = {"index": store.index_path.name} if hasattr(store, "index_path") else {}
-        store.keep_manifest(replace(manifest(spec), details=index))
+        store.companions.keep(replace(manifest(spec), details=index))
     return pair
 
 
@@ -128,7 +128,7 @@ def test_the_model_of_queries_is_named_with_its_prefixes_and_dimensions(tmp_path
     old, new = stamped(folders(tmp_path))
     store = open_store(new)
     model = replace(store.info.manifest.model, spec="openai:text-embedding-3-small", query_prefix="query: ")
-    store.keep_manifest(replace(store.info.manifest, model=model))
+    store.companions.keep(replace(store.info.manifest, model=model))
     done = switch(old, new, unproven=True)
     assert done.model == f"openai:text-embedding-3-small,dimensions={model.dim},query-prefix=query: "
     assert done.old_model == f"{OLD_MODEL},dimensions={open_store(done.aside).info.dim}"
@@ -209,7 +209,7 @@ def test_a_proven_switch_takes_no_other_texts(tmp_path, with_source):
     else:
         store = open_store(new)
         rows = {"source rows": content_of(open_store(old))["rows_sha256"]}
-        store.keep_manifest(replace(store.info.manifest, inputs=rows))
+        store.companions.keep(replace(store.info.manifest, inputs=rows))
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
     with pytest.raises(InputError, match="1 documents got another text or vector and 0 other metadata"):

@@ -22,7 +22,7 @@ def flip(path, at):
 
 def test_a_store_is_held_against_its_manifest_in_rows_too_that_the_fingerprint_does_not_look_at(folder):
     before = open_store(folder, verify=True)
-    assert before.verify() == ("index.faiss", "docs.jsonl")
+    assert before.companions.verify() == ("index.faiss", "docs.jsonl")
     fingerprint = before.snapshot().fingerprint
     flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
     assert open_store(folder).snapshot().fingerprint == fingerprint
@@ -34,16 +34,16 @@ def test_files_are_hashed_once_unless_they_change(folder, monkeypatch):
     hashed, real = [], file_store.hash_file
     monkeypatch.setattr(file_store, "hash_file", lambda path, by: (hashed.append(path.name), real(path, by))[1])
     store = open_store(folder, verify=True)
-    store.verify()
+    store.companions.verify()
     store.snapshot()
     store.document_hashes()
     assert hashed == ["index.faiss", "docs.jsonl"]
     os.utime(folder / "index.faiss", ns=(1, 1))
-    store.verify()
+    store.companions.verify()
     assert hashed == ["index.faiss", "docs.jsonl", "index.faiss"]
     flip(folder / "docs.jsonl", at=12)
     with pytest.raises(StoreError, match=r"docs\.jsonl: .* damaged or replaced"):
-        store.verify()
+        store.companions.verify()
 
 
 def test_stores_of_other_texts_are_told_apart(folder, bare_folder):

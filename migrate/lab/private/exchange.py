@@ -26,7 +26,7 @@ from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim, require_dir
 from migrate.stitch.scores import Sphere
 from migrate.stores.base import Store
 from migrate.stores.binary_reader import read_errors
-from migrate.stores.file_store import hash_written
+from migrate.stores.file_store import check_files, hash_written
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress
 from migrate.work.writer import write_rows
 
@@ -60,7 +60,7 @@ def encrypt_store(
     """
     scheme, keys = Scheme(), _read_keyring(keyring)
     holder = Holder(scheme, keyring / SECRET_NAME)
-    store.verify()
+    check_files(store)
     snapshot, info = store.snapshot(), store.info
     longest = 0.0
     with atomic_folder(output, force=force) as folder:
@@ -155,7 +155,7 @@ def decrypt_store(
         )
     if answer.norm is None:
         raise InputError(f"{ciphertext}: these vectors are not translated yet; that is `private translate`")
-    store.verify()
+    check_files(store)
     snapshot = store.snapshot()
     if answer.store != _seal_of(store, keyring):
         raise StoreError(

@@ -23,6 +23,7 @@ from migrate.stitch.linear import Adjoint, Ridge
 from migrate.stitch.registry import new_stitch
 from migrate.stitch.select import AUTO, AUTO_CANDIDATES, QUERY_CANDIDATES
 from migrate.stores.base import Store
+from migrate.stores.file_store import check_files
 
 FREE_VIEW = "packaged:all-MiniLM-L6-v2"
 """The free local model that is tried without being asked."""
@@ -80,7 +81,7 @@ def inputs_of(
     """
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     stitches = named_stitches(options.specs, options.direction)
-    store.verify()
+    check_files(store)
     require_texts(store, target)
     log = None
     if options.query_log is not None:

@@ -27,6 +27,7 @@ from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
+from migrate.stores.file_store import check_files
 from migrate.stores.registry import output_of
 from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
@@ -75,7 +76,7 @@ def backfill_store(
     """
     target = output_of(output)
     target.require_free(force=force)
-    store.verify()
+    check_files(store)
     snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)

@@ -30,10 +30,10 @@ from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.options import SyncOptions
 from migrate.steps.sync.place import place_over, refuse_switched
 from migrate.stores import open_store
-from migrate.stores.added_fields import field_is_translated
+from migrate.stores.added_fields import are_of_same_records, field_is_translated
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
-from migrate.stores.file_store import is_state_of, source_hashes, state_of
+from migrate.stores.file_store import check_files, is_state_of, source_hashes, state_of
 from migrate.stores.outputs import Output
 from migrate.vectors import Document, Progress, Text, Vectors
 from migrate.work.jobs import Work
@@ -138,9 +138,9 @@ def check_pair(old: Store, new: Store) -> None:
 
     Raises StoreError, UsageError: they are not.
     """
-    old.verify()
-    new.verify()
-    if old.is_beside(new):
+    check_files(old)
+    check_files(new)
+    if are_of_same_records(old, new):
         raise field_is_translated(old.info.location, new.info.location)
     refuse_switched(old, new)
 

@@ -11,6 +11,7 @@ from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.file_store import INDEX_NAME, as_files
 from migrate.stores.outputs import Output
 from migrate.stores.registry import find_exchange, output_of, path_in
+from migrate.stores.switching import strangers_beside
 from migrate.stores.updates import UpdatableStore
 
 
@@ -27,7 +28,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         return _on_server(location, manifest)
     folder = path if path.is_dir() else path.parent
     refuse_overlap(folder, *filter(None, [path_in(old.info.location)]))
-    strangers = [name for name in new.strangers() if not name.startswith(".lead-migrate-")]
+    strangers = [name for name in strangers_beside(new) if not name.startswith(".lead-migrate-")]
     if strangers:
         raise UsageError(
             f"{location}: other files lie in the folder, which is replaced as a whole: {', '.join(strangers[:5])}; "
@@ -46,7 +47,7 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
         return output_of(f"faiss:{folder}{index}")
     if files is None and new.info.opened_as:
-        name = new.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
+        name = new.records.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "

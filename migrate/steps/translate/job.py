@@ -37,7 +37,7 @@ from migrate.stores.confidence import (
     read_confidence,
 )
 from migrate.stores.fields import field_of
-from migrate.stores.file_store import state_of
+from migrate.stores.file_store import check_files, state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.translate import translated_blocks
@@ -398,7 +398,7 @@ def write_translation(
 ) -> Translation:
     """Write a store as the stitch translates it."""
     started = time.perf_counter()
-    store.verify()
+    check_files(store)
     snapshot = store.snapshot()
     begun = None if options.restart else output.begun_with(StoreTranslation.command)
     if begun is None:

@@ -40,6 +40,7 @@ from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores.base import Store, difference_from
+from migrate.stores.file_store import check_files
 from migrate.vectors import Document, Progress, Query, no_progress
 
 _AGAIN: Final = 2 * ASKED_AGAIN
@@ -166,7 +167,7 @@ def refit_of(
     """
     budget, log = Budget.parse(str(options.reembed)), log_of(options.query_log)
     policy = choose_policy(options.policy, fitted, has_log=bool(log))
-    store.verify()
+    check_files(store)
     require_texts(store)
     target.fit(store.documents())
     _check_same(store, fitted, target)

@@ -23,12 +23,12 @@ from migrate.files import (
 )
 from migrate.locations import Address, place_of
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.stores.added_fields import field_is_asked
-from migrate.stores.base import KindSupport, Store
+from migrate.stores.added_fields import are_of_same_records, field_is_asked
+from migrate.stores.base import Companions, KindSupport, Store, StoreInfo
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.file_store import FileStore, check_hashes, expected_hashes
+from migrate.stores.file_store import FileCompanions, FileStore, check_hashes, expected_hashes
 from migrate.stores.outputs import Output
-from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, RemoteFiles
+from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, ParquetFile, RemoteFiles
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.parquet.output import PARQUET, ObjectOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
@@ -115,30 +115,23 @@ class LocalParquetStore(ParquetStore, FileStore):
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
         if [[*stamp.signature] for stamp in self.stamps] != [shard.version for shard in self.shards]:
             raise StoreError(f"{files.location}: the files changed while they were opened; run again")
+        if files.is_folder:
+            self.info = replace(self.info, records=f"parquet:{real_path(files.path)}", vector=self.columns.vector)
 
     @property
     def folder(self) -> Path:
         """The folder with what lies beside the files, or beside a column that was added."""
         return self.column_folder or beside(self.files.folder)
 
-    def keep_manifest(self, manifest: Manifest) -> Path:
-        """Write a manifest where other readers of the folder pass over it."""
-        if self.column_folder is None:
-            own = self.files.folder / OWN_FOLDER
-            with output_errors(own):
-                own.mkdir(exist_ok=True)
-        return super().keep_manifest(manifest)
+    @property
+    def companions(self) -> LocalCompanions:
+        """The manifest, where other readers of the folder pass over it."""
+        return LocalCompanions(self)
 
     @property
     def added_column(self) -> str | None:
         """The column of its vectors, if it was added beside another."""
         return None if self.column_folder is None else self.columns.vector
-
-    def is_beside(self, other: Store) -> bool:
-        """Return whether another store is of other vectors of the same rows."""
-        if not isinstance(other, LocalParquetStore) or other.columns.vector == self.columns.vector:
-            return False
-        return self.files.is_folder and real_path(other.files.path) == real_path(self.files.path)
 
     def destination(self, location: Path, dim: int) -> ParquetWriter:
         """Return a writer of files of the same names, with the same columns; the vectors are float32."""
@@ -148,7 +141,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         """Return how two folders trade places, whatever the names of the files in them."""
         if not isinstance(new, LocalParquetStore):
             raise UsageError(f"{new.info.location}: this is not a Parquet store; switch stores of one kind")
-        if self.is_beside(new):
+        if are_of_same_records(self, new):
             raise field_is_asked(self.info.location, new.info.location, new.columns.vector)
         if not (self.files.is_folder and new.files.is_folder):
             return super().exchange(new)
@@ -161,53 +154,77 @@ class LocalParquetStore(ParquetStore, FileStore):
         return [name for name in super().strangers() if name != SHARDS_NAME]
 
 
+class LocalCompanions(FileCompanions):
+    """The manifest of a file or a folder of this machine, where other readers of the folder pass over it."""
+
+    def __init__(self, store: LocalParquetStore) -> None:
+        super().__init__(store)
+        self._files = store.files
+        self._is_of_column = store.column_folder is not None
+
+    def keep(self, manifest: Manifest) -> Path:
+        """Write a manifest into the folder for it, which is made."""
+        if not self._is_of_column:
+            own = self._files.folder / OWN_FOLDER
+            with output_errors(own):
+                own.mkdir(exist_ok=True)
+        return super().keep(manifest)
+
+
 class RemoteParquetStore(ParquetStore):
     """Files on object storage. Those beside them are copied to the user's cache folder when the store is opened."""
 
     files: RemoteFiles
     _beside: Path | None = None
-    _verified: tuple[str, ...] | None = None
 
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
         self._beside = _copied(files) if files.is_folder else None
         super().__init__(location, files, options)
         self.info = replace(self.info, opened_as=self.shards[0].name)
+        self._companions = RemoteCompanions(files, self.shards, self.info) if files.is_folder else None
 
     @property
     def folder(self) -> Path | None:
         """The copy of what lies beside the files; None for a single file."""
         return self._beside
 
+    @property
+    def companions(self) -> RemoteCompanions | None:
+        """The manifest beside the files; None for a single file."""
+        return self._companions
+
     def destination(self, location: Path, dim: int) -> ParquetWriter:
         """Return a writer of files of the same names, with the same columns; the vectors are float32."""
         return ParquetWriter(self, location, dim)
 
-    @property
-    def takes_manifest(self) -> bool:
-        """False for a single file."""
-        return self.files.is_folder
 
-    def keep_manifest(self, manifest: Manifest) -> Path | str:
+class RemoteCompanions(Companions):
+    """The manifest of files on object storage, and their hashes in it."""
+
+    def __init__(self, files: RemoteFiles, shards: Sequence[ParquetFile], info: StoreInfo) -> None:
+        self._files = files
+        self._shards = shards
+        self._expected = expected_hashes(info, shards[0].name)
+        self._verified: tuple[str, ...] | None = None
+
+    def keep(self, manifest: Manifest) -> str:
         """Put a manifest beside the files."""
-        if not self.files.is_folder:
-            return super().keep_manifest(manifest)
         content = json.dumps(manifest.as_json(), indent=2, sort_keys=True) + "\n"
         name = f"{OWN_FOLDER}/{MANIFEST_NAME}"
-        self.files.write(name, content.encode())
-        return f"{self.files.location}/{name}"
+        self._files.write(name, content.encode())
+        return f"{self._files.location}/{name}"
 
     def verify(self) -> tuple[str, ...]:
-        """Hold the files against their hashes as `FileStore.verify` does; they are read once."""
+        """Hold the files against their hashes as `FileCompanions.verify` does; they are read once."""
         if self._verified is None:
-            expected = expected_hashes(self.info, self.shards[0].name)
-            self._verified = check_hashes(self.files.location, expected, self._hash)
+            self._verified = check_hashes(self._files.location, self._expected, self._hash)
         return self._verified
 
     def _hash(self, name: str, function: str) -> str | None:
-        shard = next((shard for shard in self.shards if shard.name == name), None)
+        shard = next((shard for shard in self._shards if shard.name == name), None)
         if shard is None:
             return None
-        with self.files.opened(shard) as file:
+        with self._files.opened(shard) as file:
             return hash_open_file(file, function)
 
 

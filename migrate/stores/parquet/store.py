@@ -25,7 +25,7 @@ from migrate.locations import place_of
 from migrate.manifest import find_manifest
 from migrate.reading import MalformedError, as_table, parse_json, read_table
 from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders
-from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, hash_texts
+from migrate.stores.base import BATCH_SIZE, Snapshot, Store, StoreInfo, hash_texts, sampled_snapshot
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.arrow import (
     arrow_errors,
@@ -199,13 +199,14 @@ class ParquetStore(Store):
                 batch.validate(full=True)
                 yield batch
 
-    def _versions(self) -> tuple[Any, ...]:
+    def state(self) -> tuple[Any, ...]:
+        """Return the versions of its files, as they were when it was opened."""
         return tuple(shard.version for shard in self.shards)
 
     def is_as_opened(self) -> bool:
         """Return whether its files are those that were opened."""
         try:
-            return tuple(shard.version for shard in find_files(self.files)) == self._versions()
+            return tuple(shard.version for shard in find_files(self.files)) == self.state()
         except (StoreError, OutputError):
             return False
 
@@ -220,9 +221,10 @@ class ParquetStore(Store):
             texts = _noted_as(BLAKE3)
             if recorded.keys() >= {"rows_sha256", texts}:
                 hashes = recorded["rows_sha256"], recorded[texts]
-                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self._versions())
+                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self.state())
             else:
-                self._snapshot = snapshot = super().snapshot()
+                texts_hash = self.texts_hash() if self.info.has_texts else None
+                self._snapshot = snapshot = sampled_snapshot(self, texts_hash, self.state())
                 self._note({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
         return self._snapshot
 
@@ -246,7 +248,7 @@ class ParquetStore(Store):
         columns = [self.columns.vector, self.columns.id, self.columns.text]
         location_text = location if isinstance(location, str) else str(real_path(location))
         changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
-        key = [location_text, columns, self._versions(), changes]
+        key = [location_text, columns, self.state(), changes]
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
     def texts_hash(self, function: str = BLAKE3) -> str:
