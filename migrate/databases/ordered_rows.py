@@ -325,10 +325,10 @@ def _in_batches(chunks: Iterable[Vectors], size: int) -> Iterator[Vectors]:
     for vectors in chunks:
         joined.append(vectors)
         if sum(map(len, joined)) >= size:
-            parts = list(in_parts(np.concatenate(joined), size))
+            batches = list(in_parts(np.concatenate(joined), size))
             joined = []
-            if len(parts[-1]) < size:
-                joined.append(parts.pop())
-            yield from parts
+            if len(batches[-1]) < size:
+                joined.append(batches.pop())
+            yield from batches
     if joined:
         yield np.concatenate(joined)

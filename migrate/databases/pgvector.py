@@ -190,8 +190,8 @@ class PgvectorDriver(Driver):
                 f"{', '.join(indexes)} from a copy of the table first"
             )
         elif self.session.ask(database) != source.session.ask(database):
-            place = source.driver.address.place
-            problem = f"a table is copied within its database, and this is another; name a table of {place}"
+            url = source.driver.address.place
+            problem = f"a table is copied within its database, and this is another; name a table of {url}"
         elif (schema, name) == table.path:
             problem = "this is the table that is read; choose another name"
         elif column is None and len(vectors) > 1:
@@ -757,7 +757,7 @@ class PgvectorNames(TradedNames):
             if self.token(self.driver.name) is not None:
                 self.session.ask(sql("DROP TABLE IF EXISTS {}", (schema, table)))
             self.session.ask(sql("ALTER TABLE {} RENAME TO {}", split_names(staging), table))
-            name = join_names([part for part in (schema, table, column) if part])
+            name = join_names([name for name in (schema, table, column) if name])
             store = f"{table}.{server.find_table(self.session, self.driver.location, name).column}"
             files[_PUBLISHED] = (token_in(content) or "").encode()
             self.session.write_files(schema, store, files, keeps_others=False)
