@@ -21,7 +21,7 @@ import numpy as np
 from migrate.databases.driver import Driver
 from migrate.databases.kind import DatabaseKind
 from migrate.databases.pgvector import PgvectorDriver
-from migrate.databases.pgvector_table import join_names, split_names
+from migrate.databases.pgvector_server import join_names, split_names
 from migrate.databases.server_names import TradedNames
 from migrate.databases.store import DatabaseStore
 from migrate.errors import StoreError, UsageError

@@ -225,10 +225,10 @@ class ChromaDriver(ClientDriver):
         settings = module.config.Settings(anonymized_telemetry=False)
         tenant = _tenant(self.address)
         stored = ChromaFolder(folder, self.location, tenant)
-        before = stored.migrations()
+        migrations = stored.migrations()
         client = module.PersistentClient(str(folder), settings=settings, **tenant)
         # a connection that was open while the client migrated the tables may panic: it still knows the earlier columns
-        if stored.migrations() != before:
+        if stored.migrations() != migrations:
             client.close()
             client = module.PersistentClient(str(folder), settings=settings, **tenant)
         return client, client.close
@@ -367,9 +367,9 @@ class ChromaRows(ClientRows):
         self.index = self.configuration.get("hnsw") or self.configuration.get("spann") or {}
         manifest = self.companions.manifest()
         opened_as = "" if manifest is None else manifest.store.index or ""
-        noted = Address.parse(f"#{opened_as}").options
-        if _TEXT in noted:
-            driver.address = replace(driver.address, options={_TEXT: noted[_TEXT], **driver.address.options})
+        recorded = Address.parse(f"#{opened_as}").options
+        if _TEXT in recorded:
+            driver.address = replace(driver.address, options={_TEXT: recorded[_TEXT], **driver.address.options})
 
     def describe(self) -> StoreInfo:
         """Describe the collection; a sample shows the length of vectors that are compared by cosine."""
@@ -549,18 +549,18 @@ class ChromaCompanions(DatabaseCompanions):
 
     def folder(self) -> Path | None:
         """Return the folder, or the one in it that belongs to this of several collections."""
-        own = self._own_folder()
-        if own is not None and own.is_dir():
-            return own
+        folder = self._own_folder()
+        if folder is not None and folder.is_dir():
+            return folder
         return super().folder()
 
     def write(self, manifest: Manifest) -> Path | str:
         """Write the manifest into the folder; if another collection's is there, into one inside."""
-        own = self._own_folder()
+        folder = self._own_folder()
         is_taken = (self.rows.driver.folder / MANIFEST_NAME).exists() and self.manifest() is None
-        if own is not None and is_taken:
-            with output_errors(own):
-                own.mkdir(parents=True, exist_ok=True)
+        if folder is not None and is_taken:
+            with output_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
         return super().write(manifest)
 
     def _own_folder(self) -> Path | None:

@@ -38,11 +38,15 @@ class FolderCopy:
     """
 
     def __init__(self, folder: Path, versions: dict[str, Any], client: Any, end: Callable[[], object]) -> None:
-        self.folder, self.versions, self.client = folder, versions, client
+        self.folder = folder
+        self.versions = versions
+        self.client = client
         self.turn = Lock()
         weakref.finalize(self, _end_copy, end, folder)
 
 
+_ATTEMPTS: Final = 20
+"""Copies of a folder that are begun, each anew where a program has written to it meanwhile."""
 _COPIES: Final = weakref.WeakValueDictionary[tuple[object, ...], FolderCopy]()
 """The newest copy of each folder in this process."""
 
@@ -90,8 +94,12 @@ class ClientDriver(Driver):
     @property
     def client(self) -> Any:
         """The client of the server, or of a copy of the folder, which goes with the driver."""
-        if self._client is None:
-            self._client = self.connect() if self.is_server else self._client_of_copy()
+        if self._client is not None:
+            return self._client
+        if self.is_server:
+            self._client = self.connect()
+        else:
+            self._client = self._client_of_copy()
         return self._client
 
     def require_folder(self) -> None:
@@ -100,6 +108,7 @@ class ClientDriver(Driver):
 
     def _client_of_copy(self) -> Any:
         self.require_folder()
+        # of each process its own: a client does not live through a fork
         key = (os.getpid(), type(self), real_path(self.folder), *sorted(self.address.options.items()))
         copy = _COPIES.get(key)
         if copy is None or not self.is_in(copy):
@@ -130,10 +139,11 @@ class ClientDriver(Driver):
 
     def _copy_at_rest(self, copy: Path) -> dict[str, Any]:
         """Copy the folder as it is at one moment; return the version of each collection then."""
-        for _ in range(20):
+        for _ in range(_ATTEMPTS):
             shutil.rmtree(copy)
             copy.mkdir()
-            with suppress(FileNotFoundError):  # of a file that was merged into another meanwhile
+            # a file may have been merged into another meanwhile
+            with suppress(FileNotFoundError):
                 versions = self.versions()
                 self.copy_to(copy, self.stored())
                 if self.versions() == versions:
@@ -145,6 +155,7 @@ class ClientDriver(Driver):
         for path in paths:
             target = copy / path.relative_to(self.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
+            # what SQLite has in its journal would be left out by a copy of the file
             if path.suffix not in (".sqlite", ".sqlite3"):
                 copy_file(path, target, durably=False)
                 continue
@@ -181,6 +192,7 @@ class ClientDriver(Driver):
                 yield client
             finally:
                 end()
+            # the client leaves its lock behind
             if self.lock is not None:
                 (self.folder / self.lock).unlink(missing_ok=True)
         sync_folder(self)
@@ -256,8 +268,10 @@ class AliasDriver(ClientDriver):
 
     def identity(self, name: str) -> Any:
         """Return the collection that a name leads to; in a folder, the number of its file or folder."""
+        if self.is_server and name not in self.names():
+            return None
         if self.is_server:
-            return self.collection_of(name) if name in self.names() else None
+            return self.collection_of(name)
         with suppress(OSError):
             return self.storage.stat().st_ino
         return None
@@ -269,9 +283,11 @@ class AliasDriver(ClientDriver):
 
     def refuse_switch(self, old: Any, new: Any) -> None:
         """Refuse collections of a server: their names cannot be traded in one step."""
-        aliases = self.aliases() if self.is_server else {}
+        if not self.is_server:
+            return
+        aliases = self.aliases()
         for driver in (old.driver, new.driver):
-            if self.is_server and driver.name not in aliases:
+            if driver.name not in aliases:
                 raise UsageError(
                     f"{driver.location}: this is a collection, and only aliases of {self.traits.support.store} are "
                     "switched; give it an alias, let your programs ask that, and switch the alias"
@@ -294,6 +310,7 @@ class AliasNames(ClientNames):
 
     def publish(self, staging: str, content: Path) -> None:
         """Let the alias lead to the collection; drop the one that it led to."""
+        # before the name leads to the collection, as whoever finds that looks for its files
         keep(content, staging[-32:])
         self.driver.lead({self.driver.name: staging})
         for name in self.leftovers():
@@ -332,8 +349,10 @@ def _end_copy(end: Callable[[], object], copy: Path) -> None:
 
 def _hash(records: Iterable[Any]) -> list[Any]:
     """Return the number of records and a hash of them as JSON."""
-    digest, count = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    count = 0
     for record in records:
+        # a client may give what JSON has no word for, such as moments
         digest.update(json.dumps(record, sort_keys=True, default=repr).encode(errors="surrogatepass"))
         count += 1
     return [count, digest.hexdigest()]

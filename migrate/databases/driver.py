@@ -242,7 +242,8 @@ class DatabaseCompanions(Companions):
 
     def folder(self) -> Path | None:
         """Return the folder that they are in; None if there can be none."""
-        rows, names = self.rows, self.rows.driver.server_names
+        rows = self.rows
+        names = rows.driver.server_names
         if rows.fields is not None and added_field(rows) is not None:
             return rows.fields.folder_of(rows.vector)
         if names is not None and rows.driver.is_server:
@@ -254,7 +255,9 @@ class DatabaseCompanions(Companions):
         manifest = self._manifest_in(self.folder())
         # on a server it was found by the token, whatever name leads there
         is_found = self.rows.driver.is_server or added_field(self.rows) is not None
-        return manifest if is_found or self._is_own(manifest) else None
+        if is_found or self._is_own(manifest):
+            return manifest
+        return None
 
     def keep(self, manifest: Manifest) -> Path | str:
         """Write a manifest beside the store; return where."""
@@ -279,7 +282,10 @@ class DatabaseCompanions(Companions):
 
     def _is_own(self, manifest: Manifest | None) -> bool:
         """Return whether a manifest names this collection, with options or without."""
-        name = None if manifest is None else (manifest.store.index or "").partition("?")[0]
+        if manifest is None:
+            return False
+        # options say how a collection is read, not which it is
+        name = (manifest.store.index or "").partition("?")[0]
         return name == self.rows.driver.opened_as.partition("?")[0]
 
 
@@ -312,6 +318,8 @@ def described(
     has_texts: bool | None = None,
 ) -> StoreInfo:
     """Return the facts of a collection, of which some vectors are a `sample`; absent details are left out."""
+    if has_texts is None:
+        has_texts = rows.text is not None
     metric, odd = read_metric(rows.distance, np.asarray(sample, np.float32).reshape(len(sample), rows.dim))
     if is_lossy(index_type):
         notes = (*notes, f"searched by an index {index_type}, which is lossy; those read here are whole")
@@ -323,7 +331,7 @@ def described(
         dim=rows.dim,
         metric=metric,
         exact=True,
-        has_texts=rows.text is not None if has_texts is None else has_texts,
+        has_texts=has_texts,
         notes=(*odd, *notes),
         details={name: value for name, value in details.items() if value is not None and value != ""},
     )
@@ -331,6 +339,7 @@ def described(
 
 def is_lossy(index_type: str) -> bool:
     """Return whether an index searches codes in the place of vectors, by its name."""
+    # such as IVF_PQ, IVF_HNSW_SQ and IVF_RABITQ
     return any(code in index_type.upper() for code in ("PQ", "SQ", "RQ", "RABITQ", "SCANN"))
 
 
@@ -346,7 +355,10 @@ def clear_folder(driver: Driver) -> None:
         return
     with output_errors(driver.folder):
         for path in [driver.folder / name for name in driver.files()]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def sync_folder(driver: Driver) -> None:

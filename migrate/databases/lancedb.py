@@ -336,8 +336,8 @@ class LanceRows(DatabaseRows):
         self._has_text_ids = self.id_column in self.columns.texts
         self.has_vector = f"{_quoted(self.vector)} IS NOT NULL"
         self.indices = [(index, handle.index_stats(index.name)) for index in handle.list_indices()]
-        own = (pair for pair in self.indices if list(pair[0].columns) == [self.vector])
-        self.index = next(own, None)
+        of_vectors = (pair for pair in self.indices if list(pair[0].columns) == [self.vector])
+        self.index = next(of_vectors, None)
         """The index of the vectors and its statistics."""
         self.table = LanceVersion(handle, self.vector)
         self.without_vector = self.table.without_vector
@@ -423,8 +423,8 @@ class LanceRows(DatabaseRows):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""
-        beside = fields_beside(self.fields.added())
-        fields = [name for name in self.schema.names if name != self.vector and name not in beside]
+        added = fields_beside(self.fields.added())
+        fields = [name for name in self.schema.names if name != self.vector and name not in added]
         records, rows = self._take(ids, at, fields)
         return map(self._document, records, rows.to_pylist())
 

@@ -485,7 +485,7 @@ class MilvusSearch(DatabaseSearch):
     def _search(self, queries: Vectors, k: int, condition: str, parameters: Mapping[str, Any]) -> list[Hits]:
         rows = self.rows
         with rows.driver.turn:
-            answers = rows.driver.client.search(
+            hits_of = rows.driver.client.search(
                 rows.name,
                 data=queries.tolist(),
                 anns_field=rows.vector,
@@ -494,7 +494,7 @@ class MilvusSearch(DatabaseSearch):
                 search_params={"metric_type": rows.index["metric_type"], **parameters},
                 consistency_level="Strong",
             )
-        return [as_hits([*map(self._id_of, hits)], [hit["distance"] for hit in hits]) for hits in answers]
+        return [as_hits([*map(self._id_of, hits)], [hit["distance"] for hit in hits]) for hits in hits_of]
 
     def _id_of(self, hit: Mapping[str, Any]) -> str:
         # the client gives the key by one name or the other, as it finds a server or milvus-lite

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,13 @@ from migrate.stores.base import StoreInfo
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
 from migrate.vectors import Batch, Document, Vectors
+
+_POLL_S: Final = 0.1
+"""Seconds between two looks whether another process has written an export."""
+_DOCUMENTS: Final = 4_096
+"""Documents that are read at a time."""
+_FEW: Final = 4
+"""One row in so many is looked up by itself; once there are more, all vectors are exported."""
 
 
 class RowExport:
@@ -98,8 +105,12 @@ class RowExport:
 
     def vectors(self) -> VectorFile:
         """Return the exported vectors, made when first asked for."""
-        if self._file is None:
-            self._file = self._lasting_file() if self.rows.notices_vectors else self._passing_file()
+        if self._file is not None:
+            return self._file
+        if self.rows.notices_vectors:
+            self._file = self._lasting_file()
+        else:
+            self._file = self._passing_file()
         return self._file
 
     def lasting_path(self) -> Path:
@@ -116,8 +127,9 @@ class RowExport:
                     self._fill(self._opened_file(temporary, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
                     if self.read_version() != self.opened_at:
                         raise self.changed()
-            except LockedError:  # another process exports the same
-                time.sleep(0.1)
+            # another process exports the same
+            except LockedError:
+                time.sleep(_POLL_S)
         with output_errors(path):
             return self._opened_file(path, open_descriptor(path))
 
@@ -254,15 +266,12 @@ class OrderedRows:
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
         self._looked_up += len(rows)
-        return (
-            Batch(self.export.index.ids(rows), self.export.vectors().take(rows))
-            if self._is_exported()
-            else self._look_up(rows)
-        )
+        if self._is_exported():
+            return Batch(self.export.index.ids(rows), self.export.vectors().take(rows))
+        return self._look_up(rows)
 
     def _is_exported(self) -> bool:
-        # rows are looked up one by one until one in four was
-        return self.export.is_made or self._looked_up * 4 >= self.export.info.count
+        return self.export.is_made or self._looked_up * _FEW >= self.export.info.count
 
     def _look_up(self, rows: NDArray[np.int64]) -> Batch:
         unique, positions = np.unique(rows, return_inverse=True)
@@ -287,7 +296,8 @@ class OrderedRows:
 
     def documents(self, rows: NDArray[np.int64]) -> Iterator[Document]:
         """Read the documents of some rows, in their order."""
-        for chunk in in_parts(rows, 4_096):
+        for chunk in in_parts(rows, _DOCUMENTS):
+            # a database that is asked for an id twice answers once
             unique = np.unique(chunk)
             documents = self.find_documents(self.export.index.ids(unique), self.export.index.order[unique])
             ids = self.export.index.ids(chunk)
@@ -315,8 +325,10 @@ def _in_batches(chunks: Iterable[Vectors], size: int) -> Iterator[Vectors]:
     for vectors in chunks:
         joined.append(vectors)
         if sum(map(len, joined)) >= size:
-            *whole, remainder = in_parts(np.concatenate(joined), size)
-            yield from whole if len(remainder) < size else (*whole, remainder)
-            joined = [remainder] if len(remainder) < size else []
+            batches = list(in_parts(np.concatenate(joined), size))
+            joined = []
+            if len(batches[-1]) < size:
+                joined.append(batches.pop())
+            yield from batches
     if joined:
         yield np.concatenate(joined)

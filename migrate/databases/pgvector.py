@@ -21,11 +21,22 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases import pgvector_table as tables
+from migrate.databases import pgvector_server as server
 from migrate.databases.driver import DatabaseCompanions, DatabaseRows, DatabaseSearch, Driver, Page, described
 from migrate.databases.located import DatabaseTraits
-from migrate.databases.pgvector_session import FILES, PATIENCE, Session, connect
-from migrate.databases.pgvector_table import STAGING, VECTORS, Table, join_names, quoted, split_names, sql
+from migrate.databases.pgvector_server import (
+    FILES,
+    PATIENCE,
+    STAGING,
+    VECTORS,
+    Session,
+    Table,
+    connect,
+    join_names,
+    quoted,
+    split_names,
+    sql,
+)
 from migrate.databases.server_names import TradedNames
 from migrate.errors import AuthenticationError, LeadMigrateError, OutputError, RemoteError, StoreError, UsageError
 from migrate.files import atomic_folder, cache_folder, canonical_json, read_file, write_bytes
@@ -52,10 +63,23 @@ _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
+"""Dimensions that pgvector indexes at most, as an element of an index must fit a page of 8 KiB."""
+_MEMORY: Final = "256MB"
+"""Memory to join new vectors with rows and to build indexes with; by itself PostgreSQL takes 4 and 64 MB."""
+_SAMPLE: Final = 32
+"""Vectors that are looked at for their length."""
+_EF_SEARCH: Final = 40
+_MOST_EF_SEARCH: Final = 1_000
+"""Candidates of a graph where nobody has set a number, and the most that pgvector takes."""
+_POLL_S: Final = 0.2
+"""Seconds between two questions whether an index is still being built."""
 _NESTED: Final = ("metadata", "cmetadata", "langchain_metadata")
 """Names of columns of JSON whose fields are metadata."""
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
-_SETTINGS: Final = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 1_024)}
+_SETTINGS: Final = {
+    "hnsw": ("hnsw.ef_search", _EF_SEARCH, _MOST_EF_SEARCH),
+    "ivfflat": ("ivfflat.probes", 1, 1_024),
+}
 """Of each method: the setting, its value where nobody has set one, and the greatest that is tried."""
 
 
@@ -90,25 +114,28 @@ class PgvectorDriver(Driver):
         if isinstance(error, errors.DiskFull):
             return OutputError(f"{self.location}: {message}; free some space on the server, and run again")
         if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
-            return StoreError(f"{self.location}: another transaction held the tables for {PATIENCE}; nothing was "
-                              "done: run again when it is over")  # fmt: skip
+            return StoreError(
+                f"{self.location}: another transaction held the tables for {PATIENCE}; nothing was done: run again "
+                "when it is over"
+            )
         if not isinstance(error, psycopg.OperationalError | errors.InvalidAuthorizationSpecification):
             return super().explain(error, message)
-        if isinstance(error, errors.InvalidAuthorizationSpecification) or re.search(
-            "authentication|no password", message
-        ):
-            return AuthenticationError(f"{self.location}: {message}; put the password into PGPASSWORD, into ~/.pgpass, "
-                                       "or into the location")  # fmt: skip
+        # before a connection is there, the client knows no more than the words of the server
+        is_refused = isinstance(error, errors.InvalidAuthorizationSpecification)
+        if is_refused or re.search("authentication|no password", message):
+            return AuthenticationError(
+                f"{self.location}: {message}; put the password into PGPASSWORD, into ~/.pgpass, or into the location"
+            )
         return RemoteError(f"{self.location}: {message}; see that the server is there: the same command continues")
 
     def names(self) -> list[str]:
         """Return all columns of vectors, as a location names them."""
-        return [join_names(row[:3]) for row in tables.vector_columns(self.session.ask)]
+        return [join_names(row[:3]) for row in server.vector_columns(self.session)]
 
     def open(self) -> PgvectorRows:
         """Find the table."""
         column = self.address.options.get("vector")
-        table = tables.find_table(self.session.ask, self.location, self.address.name, column, self._is_main)
+        table = server.find_table(self.session, self.location, self.address.name, column, self._is_main)
         self.name = join_names([*table.path, table.column])
         rows = PgvectorRows(self, table)
         self.options = rows.options
@@ -122,7 +149,7 @@ class PgvectorDriver(Driver):
     def _is_main(self, row: Any) -> bool:
         """Return whether a column is none that was added beside another one of its table."""
         schema, table, column = row[:3]
-        columns = [it[2] for it in tables.vector_columns(self.session.ask) if it[:2] == (schema, table)]
+        columns = [it[2] for it in server.vector_columns(self.session) if it[:2] == (schema, table)]
         return column in main_fields(columns, self.session.added(schema, table))
 
     @property
@@ -142,29 +169,36 @@ class PgvectorDriver(Driver):
         options_of = {"hnsw": {"m", "ef_construction"}, "ivfflat": {"lists"}, "none": set[str]()}
         is_known = method in options_of and options.keys() <= options_of[method]
         if not is_known or not all(map(str.isdigit, options.values())):
-            raise UsageError(f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
-                             "ef_construction), ivfflat (lists) or none, with whole numbers")  # fmt: skip
+            raise UsageError(
+                f"{self.location}: there is no index {method}{options_text(options)}; say ?index=hnsw (m, "
+                "ef_construction), ivfflat (lists) or none, with whole numbers"
+            )
 
     def _refuse_copy(self, source: PgvectorRows, dim: int) -> None:
         table = source.table
         most = _MOST_INDEXED[table.type]
         schema, name, column = self.target(self.name)
+        # two servers may have databases of one name, but they were not started in the same microsecond
         database = "SELECT current_database(), pg_postmaster_start_time()"
         vectors = table.columns_of(VECTORS)
         indexes = [index.name for index in table.vector_indexes]
         if self.address.options:
             problem = f"a copy of a table keeps its indexes; leave out {', '.join(self.address.options)}"
         elif indexes and dim > most:
-            problem = (f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
-                       f"{', '.join(indexes)} from a copy of the table first")  # fmt: skip
+            problem = (
+                f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
+                f"{', '.join(indexes)} from a copy of the table first"
+            )
         elif self.session.ask(database) != source.session.ask(database):
-            problem = ("a table is copied within its database, and this is another; name a table of "
-                       f"{source.driver.address.place}")  # fmt: skip
+            url = source.driver.address.place
+            problem = f"a table is copied within its database, and this is another; name a table of {url}"
         elif (schema, name) == table.path:
             problem = "this is the table that is read; choose another name"
         elif column is None and len(vectors) > 1:
-            problem = (f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is "
-                       f"translated after the new table, as in #{name}.{table.column}")  # fmt: skip
+            problem = (
+                f"the table has several columns of vectors, {', '.join(vectors)}; name the one that is translated "
+                f"after the new table, as in #{name}.{table.column}"
+            )
         elif column not in (None, table.column):
             problem = f"the column of a copy is called {table.column}, as in the source; name it so"
         else:
@@ -181,8 +215,10 @@ class PgvectorDriver(Driver):
                 "SELECT coalesce(current_schema(), 'public'), EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
             )
             schema, is_schema = self.session.ask(question, [names[0]])[0]
-            names = names if is_schema and len(names) == 2 else (schema, *names)
-        return names[0], names[1], names[2] if len(names) == 3 else None
+            if len(names) == 1 or not is_schema:
+                names = (schema, *names)
+        schema, table, *columns = names
+        return schema, table, next(iter(columns), None)
 
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Make, fill and index a table of documents in one transaction."""
@@ -193,15 +229,20 @@ class PgvectorDriver(Driver):
     def write_copy(self, name: str, dim: int, old: PgvectorRows, pages: Iterator[Page]) -> Iterable[str]:
         """Copy a table with other vectors in one transaction."""
         with self._new_table(split_names(name), old.table.column, old.info.count) as staging:
-            return self._copy(staging, old, dim, pages)
+            server.create_like(self.session, old.table, staging, dim)
+            _copy_rows(self.session, staging, old, pages)
+            new_name = self.target(self.name)[1]
+            server.copy_indexes(self.session, old.table, staging, new_name, dim)
+            return list(server.copy_rest(self.session, old.table, staging, new_name))
 
     @contextmanager
     def _new_table(self, staging: Sequence[str], column: str, count: int) -> Iterator[Sequence[str]]:
         """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then."""
-        self.session.pool.clear()  # connections that were idle for hours may be cut off
+        # connections that were idle for hours, while vectors were made, may be cut off
+        self.session.pool.clear()
         with self.session.transaction():
-            for setting in ("work_mem", "maintenance_work_mem"):  # to join the vectors, to build indexes
-                self.session.ask("SELECT set_config(%s, '256MB', true)", [setting])
+            for setting in ("work_mem", "maintenance_work_mem"):
+                self.session.ask("SELECT set_config(%s, %s, true)", [setting, _MEMORY])
             self.session.ask(sql("DROP TABLE IF EXISTS {}", staging))
             yield staging
             written = self.session.ask(sql("SELECT count({}) FROM {}", column, staging))[0][0]
@@ -215,35 +256,10 @@ class PgvectorDriver(Driver):
     def _column_of_new(self) -> str:
         """Return the column of vectors that is named, or that of the table in whose place the new one comes."""
         schema, table, column = self.target(self.name)
-        replaced = [row[2] for row in tables.vector_columns(self.session.ask) if tuple(row[:2]) == (schema, table)]
-        return column or (replaced[0] if len(replaced) == 1 else "embedding")
-
-    def _copy(self, staging: Sequence[str], source: PgvectorRows, dim: int, pages: Iterator[Page]) -> list[str]:
-        """Let PostgreSQL copy the table of the source with other vectors."""
-        from psycopg.sql import SQL, Identifier
-
-        table = source.table
-        # indexes are built once the rows are there, which is quicker, and for vectors of the new dimension
-        self.session.ask(sql("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES)", staging, table.path))
-        if table.dim is not None:
-            kind = f"{table.type}({dim})"
-            self.session.ask(sql("ALTER TABLE {} ALTER COLUMN {} TYPE {kind}", staging, table.column, kind=kind))
-        self.session.ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
-        names = [name for name in table.types if name not in table.generated]
-        values = [sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END" if name == table.column else "t.{}", name)
-                  for name in names]  # fmt: skip
-        self.session.copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
-        self.session.ask("ANALYZE lead_migrate_vectors")
-        copying = sql(
-            "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
-            "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
-            staging, table.path, source.key_column, names=SQL(", ").join(map(Identifier, names)),
-            values=SQL(", ").join(values), where=source.where,
-        )  # fmt: skip
-        self.session.ask(copying)
-        new_name = self.target(self.name)[1]
-        tables.copy_indexes(self.session.ask, table, staging, new_name, dim)
-        return list(tables.copy_rest(self.session.ask, table, staging, new_name))
+        if column is not None:
+            return column
+        replaced = [row[2] for row in server.vector_columns(self.session) if tuple(row[:2]) == (schema, table)]
+        return replaced[0] if len(replaced) == 1 else "embedding"
 
     def _fill(
         self, staging: Sequence[str], column: str, dim: int, source: StoreInfo, pages: Iterator[Page]
@@ -252,8 +268,11 @@ class PgvectorDriver(Driver):
         self.session.ask("CREATE EXTENSION IF NOT EXISTS vector")
         columns = "id text NOT NULL, content text, metadata jsonb NOT NULL DEFAULT '{{}}', {} vector({dim})"
         self.session.ask(sql(f"CREATE TABLE {{}} ({columns})", staging, column, dim=str(dim)))
-        rows = ((*_as_row(document, has_text=source.has_texts), vector) for page in pages
-                for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True))  # fmt: skip
+        rows = (
+            (*_as_row(document, has_text=source.has_texts), vector)
+            for page in pages
+            for document, vector in zip(page.documents, _as_sent(page.vectors), strict=True)
+        )
         self.session.copy_in(staging, 4, rows)
         return self._index_new(staging, column, dim, source)
 
@@ -263,49 +282,63 @@ class PgvectorDriver(Driver):
         options = dict(self.address.options)
         most = _MOST_INDEXED["vector"]
         method = options.pop("index", "hnsw")
+        # the metric of a store that is compared by cosine is the inner product of its unit vectors
         source_distance = str(source.details.get("distance")).lower()
-        distance = options.pop("distance", source_distance if source_distance in _OPERATORS else source.metric)
-        if method == "none" or dim > most:
-            why = "" if method == "none" else f", as pgvector indexes at most {most:,} dimensions of type vector"
-            return [f"the new table has no index on its vectors{why}"]
-        settings = ", ".join(f"{key} = {value}" for key, value in options.items())
+        if source_distance not in _OPERATORS:
+            source_distance = source.metric
+        distance = options.pop("distance", source_distance)
+        if method == "none":
+            return ["the new table has no index on its vectors"]
+        if dim > most:
+            why = f"as pgvector indexes at most {most:,} dimensions of type vector"
+            return [f"the new table has no index on its vectors, {why}"]
+        settings = ""
+        if options:
+            settings = f"WITH ({', '.join(f'{key} = {value}' for key, value in options.items())})"
         statement = sql(
             "CREATE INDEX ON {} USING {method} ({} {opclass}) {settings}",
             staging,
             column,
             method=method,
             opclass=f"vector_{distance}_ops",
-            settings=f"WITH ({settings})" if settings else "",
+            settings=settings,
         )
         self.session.ask(statement)
         return []
 
     def identity(self, name: str) -> Any:
         """Return the number that the server knows the table by."""
-        return tables.number_of(self.session.ask, self.target(name)[:2])
+        return server.number_of(self.session, self.target(name)[:2])
 
     def refuse_switch(self, old: PgvectorRows, new: PgvectorRows) -> None:
         """Refuse another database or schema, tables of other rows or columns, and one that others point at."""
         table = old.table
         new_table = new.table
-        (schema, name), (new_schema, _) = table.path, new_table.path
-        if (schema, table.column) != (new_schema, new_table.column):
-            raise UsageError(f"{new.location}: tables trade names within a schema; name a table of schema {schema} "
-                             f"with a column {table.column}")  # fmt: skip
+        schema, name = table.path
+        if (schema, table.column) != (new_table.path[0], new_table.column):
+            raise UsageError(
+                f"{new.location}: tables trade names within a schema; name a table of schema {schema} with a column "
+                f"{table.column}"
+            )
         if table.oid == new_table.oid:
             raise UsageError(f"{new.location}: this is the old table itself; name the new one")
         if lacking := [column for column in table.types if column not in new_table.types]:
-            raise UsageError(f"{new.location}: columns of {name} are not in it, {', '.join(lacking)}; translate into a "
-                             "copy of the table")  # fmt: skip
-        rows, new_rows = (
-            self.session.ask(sql("SELECT count(*) FROM {}", counted.path))[0][0] for counted in (table, new_table)
-        )
+            raise UsageError(
+                f"{new.location}: columns of {name} are not in it, {', '.join(lacking)}; translate into a copy of the "
+                "table"
+            )
+        rows = self.session.count(table.path)
+        new_rows = self.session.count(new_table.path)
         if rows != new_rows:
-            raise UsageError(f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those "
-                             "of other collections, would step aside with the table")  # fmt: skip
-        for sentence in tables.dependents(self.session.ask, table.oid):
-            raise UsageError(f"{self.location}: {sentence}, and would go on with the old table under another name; "
-                             "drop it, switch, and make it again")  # fmt: skip
+            raise UsageError(
+                f"{new.location}: it has {new_rows:,} rows and {name} {rows:,}; the others, such as those of other "
+                "collections, would step aside with the table"
+            )
+        for sentence in server.dependents(self.session, table.oid):
+            raise UsageError(
+                f"{self.location}: {sentence}, and would go on with the old table under another name; drop it, switch, "
+                "and make it again"
+            )
 
 
 class PgvectorRows(DatabaseRows):
@@ -323,7 +356,8 @@ class PgvectorRows(DatabaseRows):
         self.manifest = None if self.folder is None else find_manifest(self.folder, "store")
         recorded = "" if self.manifest is None else self.manifest.store.index or ""
         self.options = {**Address.parse(f"#{recorded}").options, **driver.address.options}
-        self.options.pop("vector", None)  # the name has it
+        # the name has it
+        self.options.pop("vector", None)
         _refuse_distance(self.location, self.options)
         self.distance = cast("Distance | None", self.options.get("distance") or table.distance)
         self.key_column = self._choose_key(self.options.get("id"))
@@ -337,7 +371,9 @@ class PgvectorRows(DatabaseRows):
     def _choose_key(self, requested: str | None) -> str:
         table = self.table
         if requested is None and len(table.key) != 1:
-            have = f"has the columns {', '.join(table.key)}" if table.key else "does not exist"
+            have = "does not exist"
+            if table.key:
+                have = f"has the columns {', '.join(table.key)}"
             raise StoreError(f"{self.location}: the primary key {have}; name a unique column with ?id=COLUMN")
         return choose(self.location, "column", list(table.types), requested or table.key[0], "say ?id=COLUMN for one")
 
@@ -347,7 +383,8 @@ class PgvectorRows(DatabaseRows):
 
         if name is None and self.table.path[1] != "langchain_pg_embedding":
             return sql("true")
-        numbers = self._numbers()
+        collections = (self.table.path[0], "langchain_pg_collection")
+        numbers = dict(self.session.ask(sql("SELECT name, uuid::text FROM {} ORDER BY name", collections)))
         if name is not None and "*" in name:
             raise UsageError(f"{self.location}: a * means many collections, and this takes one; name one instead of it")
         name = choose(self.location, "collection", list(numbers), name, "name one with ?collection=NAME")
@@ -355,39 +392,49 @@ class PgvectorRows(DatabaseRows):
 
     def _common_dim(self) -> int:
         """Return the dimension of all vectors of a column whose type has none."""
+        # two are wrong already
         dims = sorted(row[0] for row in self.session.ask(self.select("DISTINCT vector_dims({column})", "LIMIT 3")))
         if len(dims) != 1:
-            have = f"vectors of {', '.join(map(str, dims))} dimensions" if dims else "no vectors"
+            have = "no vectors"
+            if dims:
+                have = f"vectors of {', '.join(map(str, dims))} dimensions"
             raise StoreError(f"{self.location}: its type says no dimension, and it has {have}; name another column")
         return int(dims[0])
 
     def describe(self) -> StoreInfo:
         """Return what there is; a manifest of a table with other vectors is left out."""
-        table, model = self.table, self.manifest.model if self.manifest is not None else None
+        table = self.table
         texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
         self.text, why = choose_text(self.location, texts, self.options.get("text"))
         counts = sql("SELECT count({}), count(*) FROM {} t WHERE {where}", table.column, table.path, where=self.where)
         ((count, rows),) = self.session.ask(counts)
         self.without_vector = rows - count
-        sample = [row[0] for row in self.session.ask_binary(self.select("{column}", "LIMIT 32"))]
+        sample = [row[0] for row in self.session.ask_binary(self.select("{column}", f"LIMIT {_SAMPLE}"))]
         notes = [f"the ids are those of column {self.key_column}", why]
+        # files lie beside a name, and the table that had it may have been dropped
+        model = None if self.manifest is None else self.manifest.model
         if model is not None and model.dim != self.dim:
             notes.append(f"what {FILES} has of a table of this name is of vectors of dimension {model.dim}")
             self.manifest = None
         if self.without_vector:
-            notes.append(f"{self.without_vector:,} rows have no vector: they are no documents here, and are kept as "
-                         "they are in a new table")  # fmt: skip
+            notes.append(
+                f"{self.without_vector:,} rows have no vector: they are no documents here, and are kept as they are in "
+                "a new table"
+            )
         if table.type == "halfvec":
             notes.append("the vectors are of half precision; new ones are rounded to it too")
-        details: dict[str, str | int | None] = {"table": ".".join(table.path), "distance": self.distance}
-        details["column"] = f"{table.column} {table.types[table.column]}"
+        details: dict[str, str | int | None] = {
+            "table": ".".join(table.path),
+            "distance": self.distance,
+            "column": f"{table.column} {table.types[table.column]}",
+        }
         for index in table.vector_indexes:
             settings = [f"{name}={value}" for name, value in index.options.items()]
             details[f"index {index.name}"] = " ".join([index.method, *settings])
         details["rows_without_vector"] = self.without_vector or None
         methods = " and ".join(sorted({index.method for index in table.vector_indexes})) or "no index"
-        kind, vectors = f"{table.type}, {methods}", self._decode(sample)
-        self.info = described(self, kind, count, vectors, details=details, notes=notes)
+        kind = f"{table.type}, {methods}"
+        self.info = described(self, kind, count, self._decode(sample), details=details, notes=notes)
         return self.info
 
     @property
@@ -400,11 +447,6 @@ class PgvectorRows(DatabaseRows):
         changes = "coalesce(bit_xor(hashtextextended({key}::text || ' ' || t.xmin::text, 0)), 0)"
         return [*self.session.ask(self.select(f"count(*), {changes}"))[0]]
 
-    def _numbers(self) -> dict[str, str]:
-        """Return the names and numbers of LangChain's collections."""
-        table = (self.table.path[0], "langchain_pg_collection")
-        return dict(self.session.ask(sql("SELECT name, uuid::text FROM {} ORDER BY name", table)))
-
     def select(self, columns: str, clauses: str = "", **values: Any) -> Composed:
         """Return a question about the records that have a vector."""
         from psycopg.sql import Identifier
@@ -415,24 +457,32 @@ class PgvectorRows(DatabaseRows):
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read ids and vectors as they lie in the table; whole records are copied by PostgreSQL itself."""
-        question = self.select("{key}::text, {column}" if vectors else "{key}::text")
-        with (
-            closing(connect(self.driver.address.place)) as connection,  # others are asked meanwhile
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(  # rows then come as they lie in the table, whoever else reads it
+        columns = "{key}::text"
+        types = ["text"]
+        if vectors:
+            columns += ", {column}"
+            types.append("bytea")
+        question = self.select(columns)
+        # a connection of its own, as others are asked meanwhile
+        with closing(connect(self.driver.address.place)) as connection, connection.cursor() as cursor:
+            # rows then come as they lie in the table, whoever else reads it
+            cursor.execute(
                 "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
                 "SET enable_indexonlyscan = off; SET enable_bitmapscan = off"
             )
             with cursor.copy(sql("COPY ({question}) TO STDOUT (FORMAT BINARY)", question=question)) as copy:
-                copy.set_types(["text", "bytea"] if vectors else ["text"])
+                copy.set_types(types)
                 rows = copy.rows()
                 while chunk := list(islice(rows, self.at_once)):
-                    ids = [row[0] for row in chunk]
-                    if None in ids:
-                        raise StoreError(f"{self.location}: a row has no id; fill in column {self.key_column}, or name "
-                                         "another with ?id=COLUMN")  # fmt: skip
-                    yield Page(ids, self._decode([row[1] for row in chunk] if vectors else []))
+                    yield self._page(chunk, vectors=vectors)
+
+    def _page(self, rows: Sequence[Any], *, vectors: bool) -> Page:
+        ids = [row[0] for row in rows]
+        if None in ids:
+            raise StoreError(
+                f"{self.location}: a row has no id; fill in column {self.key_column}, or name another with ?id=COLUMN"
+            )
+        return Page(ids, self._decode([row[1] for row in rows] if vectors else []))
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Read documents by their ids."""
@@ -473,7 +523,12 @@ class PgvectorRows(DatabaseRows):
 
     def _decode(self, contents: Sequence[bytes]) -> Vectors:
         """Return vectors as the server sends them: a head of two 16-bit numbers, then the elements, big-endian."""
-        element, head = (">f2", 2) if self.table.type == "halfvec" else (">f4", 1)
+        # the head is 4 bytes: one number of 32 bits, or two of 16
+        element = ">f4"
+        head = 1
+        if self.table.type == "halfvec":
+            element = ">f2"
+            head = 2
         values = np.frombuffer(b"".join(contents), element)
         if len(values) != len(contents) * (head + self.dim):
             raise StoreError(f"{self.location}: not all vectors are of dimension {self.dim}; a store has one dimension")
@@ -483,22 +538,25 @@ class PgvectorRows(DatabaseRows):
         """Replace vectors, all of them in one transaction."""
         table = self.table
         possible = self._possible(new)
-        for doc_id in possible if table.type == "halfvec" else ():
-            with np.errstate(over="ignore"):
-                if not np.isfinite(new[doc_id].astype(np.float16)).all():
-                    raise StoreError(f"{self.location}: the new vector of {doc_id!r} has larger numbers than half "
-                                     "precision holds; nothing was written")  # fmt: skip
+        if table.type == "halfvec":
+            _refuse_large(self.location, {doc_id: new[doc_id] for doc_id in possible})
         statement = sql(
             "UPDATE {} t SET {} = %s::{type} WHERE t.{} = %s::text::{kind} AND t.{} IS NOT NULL AND {where}",
-            table.path, table.column, self.key_column, table.column,
-            type=table.type, kind=table.types[self.key_column], where=self.where,
-        )  # fmt: skip
+            table.path,
+            table.column,
+            self.key_column,
+            table.column,
+            type=table.type,
+            kind=table.types[self.key_column],
+            where=self.where,
+        )
         if not possible:
             return 0
         with self.session.connected() as connection, connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(statement, [(_as_text(new[doc_id]), doc_id) for doc_id in possible])
             count = cursor.rowcount
-            if tables.number_of(self.session.ask, table.path) != table.oid:  # nobody renames it from here on
+            # asked once rows of it are written, as nobody can rename it from then on
+            if server.number_of(self.session, table.path) != table.oid:
                 raise other_there(self.info)
             return count
 
@@ -536,6 +594,7 @@ class PgvectorSearch(DatabaseSearch):
     def _find_index(self, table: Table) -> None:
         expression = f"t.{quoted([table.column])}"
         cast = table.type
+        # a graph comes last, and so before lists
         for index in sorted(table.vector_indexes, key=lambda index: index.method == "hnsw"):
             # collections of one table differ in the dimension that an index casts to
             casts_all = "::" not in index.expression or f"({self.rows.dim})" in index.expression
@@ -552,13 +611,16 @@ class PgvectorSearch(DatabaseSearch):
         question = self._nearest_question(condition)
         hits = []
         with self.rows.session.connected() as connection:
-            if method == "hnsw":  # it finds no more than that
-                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [str(min(max(k, 40), 1_000))])
+            # a graph finds no more than it has candidates
+            if method == "hnsw":
+                candidates = min(max(k, _EF_SEARCH), _MOST_EF_SEARCH)
+                connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", [str(candidates)])
             for query in queries:
                 text = _as_text(query)
                 rows = connection.execute(question, [text, *values, text, k]).fetchall()
+                # the index looks at too few, of those that pass or at all
                 if len(rows) < k and method is not None:
-                    with connection.transaction():  # the index looks at too few, of those that pass or at all
+                    with connection.transaction():
                         connection.execute("SET LOCAL enable_indexscan = off")
                         # planned anew: a statement that is prepared goes on with the index
                         rows = connection.execute(question, [text, *values, text, k], prepare=False).fetchall()
@@ -566,12 +628,13 @@ class PgvectorSearch(DatabaseSearch):
         return hits
 
     def _nearest_question(self, condition: Composed) -> Composed:
-        return self.rows.select("{key}::text, {nearest}", "{condition} ORDER BY {nearest} LIMIT %s",
-                            nearest=self._nearest, condition=condition)  # fmt: skip
+        clauses = "{condition} ORDER BY {nearest} LIMIT %s"
+        return self.rows.select("{key}::text, {nearest}", clauses, nearest=self._nearest, condition=condition)
 
     def _as_hits(self, rows: Sequence[Any]) -> Hits:
-        row_scores = np.array([row[1] for row in rows], np.float64)
-        scores = {"l2": row_scores**2, "ip": -row_scores, "cosine": 1 - row_scores}[self._distance]
+        distances = np.array([row[1] for row in rows], np.float64)
+        # pgvector negates inner products, so that less is nearer; l2 is wanted squared, as FAISS has it
+        scores = {"l2": distances**2, "ip": -distances, "cosine": 1 - distances}[self._distance]
         return as_hits([row[0] for row in rows], scores)
 
     @property
@@ -599,11 +662,15 @@ class PgvectorSearch(DatabaseSearch):
 
     def _condition(self, where: Any) -> tuple[Composed, list[Any]]:
         columns = self.rows.table.types
-        condition, values = sql(""), []
+        condition = sql("")
+        values = []
         for name, value in as_fields(self.rows.info, where).items():
-            if name in columns and name != self.rows.nested:
-                condition += sql(" AND t.{} IS NULL" if value is None else " AND t.{} = %s", name)
-                values += [] if value is None else [value]
+            is_column = name in columns and name != self.rows.nested
+            if is_column and value is None:
+                condition += sql(" AND t.{} IS NULL", name)
+            elif is_column:
+                condition += sql(" AND t.{} = %s", name)
+                values.append(value)
             elif self.rows.nested is not None:
                 condition += sql(" AND t.{}::jsonb @> %s::jsonb", self.rows.nested)
                 values.append(json.dumps({name: value}))
@@ -624,15 +691,16 @@ class PgvectorCompanions(DatabaseCompanions):
 
     def read(self) -> Path | None:
         """Read what lies beside the store into that folder."""
-        (schema, table), column = self.rows.table.path, self.rows.table.column
-        files = dict(self.rows.session.files(schema, "store = %s", f"{table}.{column}"))
+        schema, table = self.rows.table.path
+        files = dict(self.rows.session.files(schema, "store = %s", f"{table}.{self.rows.table.column}"))
         if MANIFEST_NAME not in files:
             return None
         hashes = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
         digest = hashlib.sha256(repr([self.rows.driver.location, hashes]).encode()).hexdigest()
         path = cache_folder() / "beside" / digest[:32]
         if not path.is_dir():
-            with suppress(UsageError), atomic_folder(path) as folder:  # another process may be quicker
+            # another process may be quicker
+            with suppress(UsageError), atomic_folder(path) as folder:
                 for name, content in files.items():
                     write_bytes(folder / name, content)
         return path
@@ -643,9 +711,9 @@ class PgvectorCompanions(DatabaseCompanions):
 
     def write(self, manifest: Manifest) -> str:
         """Keep a manifest in the database; the table stays as it is."""
-        (schema, table), column = self.rows.table.path, self.rows.table.column
+        schema, table = self.rows.table.path
         content = canonical_json(manifest.as_json()).encode()
-        self.rows.session.write_files(schema, f"{table}.{column}", {MANIFEST_NAME: content})
+        self.rows.session.write_files(schema, f"{table}.{self.rows.table.column}", {MANIFEST_NAME: content})
         return f"{FILES} of schema {schema}"
 
 
@@ -668,7 +736,7 @@ class PgvectorNames(TradedNames):
         """Return a name that depends on the location alone, so that every run finds what another left."""
         schema, table, _ = self.driver.target(self.driver.name)
         digest = hashlib.sha256(self.driver.location.encode()).hexdigest()[:12]
-        return join_names((schema, tables.shortened(table, f"{STAGING}{digest}")))
+        return join_names((schema, server.shortened(table, f"{STAGING}{digest}")))
 
     def leftovers(self) -> list[str]:
         """Return that name, if there is such a table."""
@@ -685,18 +753,19 @@ class PgvectorNames(TradedNames):
                 "`restart=True`"
             )
         with self.session.transaction():
+            # a table of somebody else is in the way, and the rename fails
             if self.token(self.driver.name) is not None:
                 self.session.ask(sql("DROP TABLE IF EXISTS {}", (schema, table)))
             self.session.ask(sql("ALTER TABLE {} RENAME TO {}", split_names(staging), table))
-            name = join_names([schema, table, *([column] if column else [])])
-            store = f"{table}.{tables.find_table(self.session.ask, self.driver.location, name).column}"
+            name = join_names([name for name in (schema, table, column) if name])
+            store = f"{table}.{server.find_table(self.session, self.driver.location, name).column}"
             files[_PUBLISHED] = (token_in(content) or "").encode()
             self.session.write_files(schema, store, files, keeps_others=False)
 
     def drop(self, name: str) -> None:
         """Drop a table, with what lies beside it."""
         schema, table, _ = self.driver.target(name)
-        columns = [row[2] for row in tables.vector_columns(self.session.ask) if row[:2] == (schema, table)]
+        columns = [row[2] for row in server.vector_columns(self.session) if row[:2] == (schema, table)]
         with self.session.transaction():
             self.session.ask(sql("DROP TABLE {}", (schema, table)))
             for column in columns:
@@ -705,8 +774,10 @@ class PgvectorNames(TradedNames):
     def successor(self, ending: str) -> str:
         """Return a table in the same schema."""
         schema, table, column = split_names(self.driver.name)
-        columns = [row[2] for row in tables.vector_columns(self.session.ask) if row[:2] == (schema, table)]
-        names = [schema, f"{table}_{ending}"] if len(columns) == 1 else [schema, f"{table}_{ending}", column]
+        columns = [row[2] for row in server.vector_columns(self.session) if row[:2] == (schema, table)]
+        names = [schema, f"{table}_{ending}"]
+        if len(columns) != 1:
+            names.append(column)
         return f"{self.driver.traits.kind}:{self.driver.address.place}#{join_names(names)}"
 
     @contextmanager
@@ -726,24 +797,25 @@ class PgvectorNames(TradedNames):
             return
         if set(identities.values()) != set(targets.values()):
             raise not_switched(self.driver.location)
-        (schema, old, column), (_, new, _) = map(self.driver.target, targets)
+        old_name, new_name = targets
+        schema, old, column = self.driver.target(old_name)
+        new = self.driver.target(new_name)[1]
         between = f"{STAGING}switching"
         with self.session.transaction():
-            for name, new_name in ((old, between), (new, old), (between, new)):
-                self.session.ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), new_name))
+            for name, goal in ((old, between), (new, old), (between, new)):
+                self.session.ask(sql("ALTER TABLE {} RENAME TO {}", (schema, name), goal))
                 move = sql("UPDATE {} SET store = %s WHERE store = %s", (schema, FILES))
-                self.session.ask(move, [f"{new_name}.{column}", f"{name}.{column}"])
+                self.session.ask(move, [f"{goal}.{column}", f"{name}.{column}"])
 
     def switch_record(self, name: str) -> Mapping[str, Any] | None:
         """Return what is recorded of a switch of an old table."""
-        return next(
-            (record for record, names in self._switches(name) if names[0] == self.driver.target(name)[:2]), None
-        )
+        table = self.driver.target(name)[:2]
+        return next((record for record, names in self._switches(name) if names[0] == table), None)
 
     def switched_with(self, name: str) -> str | None:
         """Return the old table of the recorded switch that a table is part of."""
-        switches = self._switches(name)
-        return next((record["aliases"][0] for record, names in switches if self.driver.target(name)[:2] in names), None)
+        table = self.driver.target(name)[:2]
+        return next((record["aliases"][0] for record, names in self._switches(name) if table in names), None)
 
     def _switches(self, name: str) -> Iterator[tuple[dict[str, Any], list[tuple[str, str]]]]:
         """Yield the recorded switches in the schema of a table, with schema and name of their tables."""
@@ -755,7 +827,9 @@ class PgvectorNames(TradedNames):
     def note(self, name: str, record: Mapping[str, Any] | None) -> None:
         """Record a switch, or remove the record."""
         schema, table, column = self.driver.target(name)
-        files = {} if record is None else {_SWITCH: canonical_json(dict(record)).encode()}
+        files = {}
+        if record is not None:
+            files[_SWITCH] = canonical_json(dict(record)).encode()
         self.session.write_files(schema, f"switch of {table}.{column}", files, keeps_others=False)
 
 
@@ -797,6 +871,7 @@ class PgvectorFields(VectorFields):
         rows = self._rows
         session = self._session
         table = rows.table
+        # a run that was killed may have added it
         if name not in table.types:
             with session.transaction():
                 session.wait_for_locks()
@@ -828,13 +903,14 @@ class PgvectorFields(VectorFields):
         session = self._session
         table = rows.table
         most = _MOST_INDEXED[table.type]
-        pairs = tables.index_names(table, name)
+        pairs = server.index_names(table, name)
         if pairs and dim > most:
             return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
         if pairs and session.ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
             return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
-        with closing(connect(rows.driver.address.place)) as connection:  # of its own, as no transaction may hold it
-            connection.execute("SET maintenance_work_mem = '256MB'")
+        # a connection of its own, as PostgreSQL builds no index concurrently in a transaction
+        with closing(connect(rows.driver.address.place)) as connection:
+            connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [_MEMORY])
             self._wait_for_builds()
             for index, index_name in pairs:
                 path = (table.path[0], index_name)
@@ -843,7 +919,7 @@ class PgvectorFields(VectorFields):
                 if validity == [(False,)]:
                     connection.execute(sql("DROP INDEX CONCURRENTLY IF EXISTS {}", path))
                 if validity != [(True,)]:
-                    connection.execute(tables.index_like(table, index, index_name, name, dim))
+                    connection.execute(server.index_like(table, index, index_name, name, dim))
         session.ask(sql("ANALYZE {}", table.path))
         return []
 
@@ -854,7 +930,7 @@ class PgvectorFields(VectorFields):
         """
         question = "SELECT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE relid = %s::bigint::oid)"
         while self._session.ask(question, [self._rows.table.oid]) == [(True,)]:
-            time.sleep(0.2)
+            time.sleep(_POLL_S)
 
     def refuse_drop(self, name: str) -> None:
         """Refuse a column that views, policies or other things depend on, by dropping it and taking that back."""
@@ -881,6 +957,7 @@ class PgvectorFields(VectorFields):
         with session.transaction():
             session.wait_for_locks()
             session.ask(sql("ALTER TABLE {} DROP COLUMN IF EXISTS {}", (schema, table), name))
+            # the token of a table stays with it, whichever of its columns it was published with
             files = [file for file, _ in session.files(schema, "store = %s", f"{table}.{name}") if file != _PUBLISHED]
             deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
             if files:
@@ -890,6 +967,18 @@ class PgvectorFields(VectorFields):
 def _refuse_distance(location: str, options: Mapping[str, str]) -> None:
     if options.get("distance", "l2") not in _OPERATORS:
         raise StoreError(f"{location}: there is no distance {options['distance']!r}; say l2, ip or cosine")
+
+
+def _refuse_large(location: str, new: Mapping[str, Vectors]) -> None:
+    """Refuse vectors with numbers that half precision does not hold."""
+    for doc_id, vector in new.items():
+        with np.errstate(over="ignore"):
+            halves = vector.astype(np.float16)
+        if not np.isfinite(halves).all():
+            raise StoreError(
+                f"{location}: the new vector of {doc_id!r} has larger numbers than half precision holds; "
+                "nothing was written"
+            )
 
 
 def _as_text(vector: Vectors) -> str:
@@ -902,6 +991,32 @@ def _as_sent(vectors: Vectors) -> list[bytes]:
     return [head + row.tobytes() for row in vectors.astype(">f4")]
 
 
+def _copy_rows(session: Session, staging: Sequence[str], source: PgvectorRows, pages: Iterator[Page]) -> None:
+    """Copy the rows of the source, with the vectors of pages in the place of theirs."""
+    from psycopg.sql import SQL, Identifier
+
+    table = source.table
+    session.ask("CREATE TEMP TABLE lead_migrate_vectors (id text, vector vector) ON COMMIT DROP")
+    session.copy_in(["lead_migrate_vectors"], 2, _ids_and_vectors(pages))
+    # without it, PostgreSQL would plan for an empty table, and join row by row
+    session.ask("ANALYZE lead_migrate_vectors")
+    names = [name for name in table.types if name not in table.generated]
+    values = {name: sql("t.{}", name) for name in names}
+    values[table.column] = sql("CASE WHEN t.{} IS NULL THEN NULL ELSE v.vector END", table.column)
+    # ids that the server gives are those of the old rows
+    copying = sql(
+        "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {} t "
+        "LEFT JOIN lead_migrate_vectors v ON v.id = t.{}::text WHERE {where}",
+        staging,
+        table.path,
+        source.key_column,
+        names=SQL(", ").join(map(Identifier, names)),
+        values=SQL(", ").join(values.values()),
+        where=source.where,
+    )
+    session.ask(copying)
+
+
 def _ids_and_vectors(pages: Iterable[Page]) -> Iterator[tuple[bytes, bytes]]:
     """Yield the rows of pages as PostgreSQL receives them."""
     for page in pages:
@@ -910,11 +1025,15 @@ def _ids_and_vectors(pages: Iterable[Page]) -> Iterator[tuple[bytes, bytes]]:
 
 def _as_row(document: Document, *, has_text: bool) -> tuple[bytes, bytes | None, bytes]:
     """Return id, text and metadata as PostgreSQL receives them."""
+    text = None
     try:
         metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
-        row = document.id.encode(), document.text.encode() if has_text else None, b"\x01" + metadata.encode()
+        if has_text:
+            text = document.text.encode()
+        # the first byte of jsonb is its version
+        row = (document.id.encode(), text, b"\x01" + metadata.encode())
     except (TypeError, ValueError) as error:
         raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold it ({error}); change that") from error
-    if b"\x00" in row[0] + (row[1] or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
+    if b"\x00" in row[0] + (text or b"") or re.search(r"(?<!\\)(\\\\)*\\u0000", metadata):
         raise StoreError(f"document {document.id!r}: PostgreSQL cannot hold a zero character; remove it")
     return row

@@ -258,7 +258,7 @@ class QdrantSettings:
         """The names of all vectors, dense and sparse."""
         return [*self.dense, *(self.config.params.sparse_vectors or {})]
 
-    def others(self, vector: str) -> list[str]:
+    def other_vectors(self, vector: str) -> list[str]:
         """Return the names of all vectors but one."""
         return [name for name in self.names if name != vector]
 
@@ -369,8 +369,8 @@ class QdrantRows(ClientRows):
         )
         self.text, why = self._choose_text([point.payload or {} for point in sample])
         notes = [why]
-        if others := self.settings.others(self.vector):
-            notes.append(f"points have other vectors too, which stay as they are: {', '.join(others)}")
+        if other_vectors := self.settings.other_vectors(self.vector):
+            notes.append(f"points have other vectors too, which stay as they are: {', '.join(other_vectors)}")
         quantization = self.settings.quantization(self.vector)
         if quantization:
             notes.append(f"searched by {quantization} quantization, which is lossy; those read here are whole")
@@ -416,7 +416,7 @@ class QdrantRows(ClientRows):
         if records:
             payload = True
             # the one that is translated is replaced, so vectors are read only for the others
-            read = bool(self.settings.others(self.vector))
+            read = bool(self.settings.other_vectors(self.vector))
         elif vectors:
             read = self._vector_names
         points = self._scroll(self._with_vector, payload=payload, vectors=read)
@@ -493,7 +493,7 @@ class QdrantRows(ClientRows):
 
     @property
     def id_payload(self) -> bool | list[str]:
-        """As much of the payload as says which id a point has."""
+        """The part of the payload that says which id a point has."""
         return False if self.id_field is None else [self.id_field]
 
     def _choose_text(self, payloads: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
@@ -694,7 +694,7 @@ def _points_of_documents(page: Page) -> list[Any]:
 def _copied_points(page: Page, settings: QdrantSettings, name: str) -> list[Any]:
     """Return the points of a page with new vectors under a name; those without that vector keep what they have."""
     # named vectors are one dictionary, in which the other ones stay
-    is_plain = not isinstance(settings.config.params.vectors, dict) and not settings.others(name)
+    is_plain = not isinstance(settings.config.params.vectors, dict) and not settings.other_vectors(name)
     points = []
     for row, point in enumerate(page.raw):
         vector = point.vector or {}

@@ -541,11 +541,11 @@ class SqliteVecSearch(DatabaseSearch):
             question = f"SELECT {key}, {distance} d FROM {table} WHERE true{conditions} ORDER BY d LIMIT ?2"  # noqa: S608
         hits = []
         for query in queries:
-            found = rows.ask(question, query.astype("<f4").tobytes(), k, *values)
-            distances = np.array([row[1] for row in found], np.float64)
+            nearest = rows.ask(question, query.astype("<f4").tobytes(), k, *values)
+            distances = np.array([row[1] for row in nearest], np.float64)
             # l2 is wanted squared, as FAISS has it, and similarities in the place of distances
             scores = distances**2 if rows.distance == "l2" else 1 - distances
-            hits.append(as_hits([str(row[0]) for row in found], scores))
+            hits.append(as_hits([str(row[0]) for row in nearest], scores))
         return hits
 
     def _conditions(self, where: Any) -> tuple[str, list[Any], bool]:

@@ -1,4 +1,4 @@
-"""A database of another package: `sqlite:FILE#TABLE`, which is one file."""
+"""Vectors in an ordinary table of SQLite: `sqlite:FILE#TABLE`; a folder means the file NAME in it."""
 
 import json
 import sqlite3
@@ -8,31 +8,41 @@ from pathlib import Path
 
 import numpy as np
 
-from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page
+from migrate.databases.driver import (
+    DatabaseRows,
+    DatabaseSearch,
+    Driver,
+    Page,
+    check_count,
+    clear_folder,
+    described,
+    sync_folder,
+)
 from migrate.databases.kind import DatabaseKind
 from migrate.databases.located import DatabaseTraits
 from migrate.errors import StoreError, UsageError
-from migrate.stores.base import KindSupport, StoreInfo
+from migrate.stores.base import KindSupport
 from migrate.stores.serving import as_hits
 from migrate.vectors import Document
 
 NAME = "store.sqlite"
-
-
-def create(file, table, metric, dim, records):
-    """A table with a record (id, vector, text, metadata) for each document, made again if it is there."""
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, metric TEXT, dim INTEGER)")
-        connection.execute(f'DROP TABLE IF EXISTS "{table}"')
-        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (table, metric, dim))
-        connection.execute(f'CREATE TABLE "{table}" (id TEXT PRIMARY KEY, vector BLOB, text TEXT, meta TEXT)')
-        rows = ((d.id, v.astype("<f4").tobytes(), d.text, json.dumps(dict(d.metadata))) for d, v in records)
-        connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', rows)
+PAGE = 1_000
+TABLES = "CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, metric TEXT, dim INTEGER)"
+RECORDS = 'CREATE TABLE "{}" (id TEXT PRIMARY KEY, vector BLOB, text TEXT, meta TEXT)'
 
 
 class SqliteDriver(Driver):
     traits = DatabaseTraits(
-        "sqlite", KindSupport("SQLite", ("sqlite:FILE#TABLE",), "", "everything", ""), has_servers=False
+        kind="sqlite",
+        support=KindSupport(
+            store="SQLite",
+            locations=("sqlite:FILE#TABLE",),
+            extra="",  # the extra of setup.cfg that brings the client
+            kept="ids, texts, metadata",
+            not_kept="indexes of other columns",
+        ),
+        collection="table",
+        has_servers=False,
     )
 
     @classmethod
@@ -49,35 +59,61 @@ class SqliteDriver(Driver):
         return self.file.parent
 
     def files(self):
-        return (self.file.name,)
+        return (self.file.name, f"{self.file.name}-journal")
 
     def names(self):
         return [name for (name,) in self.ask("SELECT name FROM tables ORDER BY name")]
 
+    def identity(self, name):
+        return self.file.stat().st_ino if self.file.exists() else None
+
     def open(self):
         if not self.file.is_file():
-            raise StoreError(f"{self.location}: expected a database, found none; check the path")
-        self.name = self.name or "docs"
-        facts = self.ask("SELECT metric, dim FROM tables WHERE name = ?", [self.name])
-        if not facts:
-            raise StoreError(f"{self.location}: expected a table {self.name!r}, found none; name another after the #")
-        return SqliteRows(self, *facts[0])
-
-    def write_copy(self, name, dim, old, pages):
-        documents = (
-            (Document(doc_id, text, json.loads(meta)), vector)
-            for page in pages
-            for (doc_id, _, text, meta), vector in zip(page.raw, page.vectors, strict=True)
-        )
-        create(self.folder / NAME, name, old.metric, dim, documents)
-        return ()
+            raise StoreError(f"{self.location}: there is no file {self.file}; check the path")
+        self.name = self.choose_name(self.names())
+        ((metric, dim),) = self.ask("SELECT metric, dim FROM tables WHERE name = ?", [self.name])
+        return SqliteRows(self, metric, dim)
 
     def write_new(self, name, dim, source, pages):
-        documents = (pair for page in pages for pair in zip(page.documents, page.vectors, strict=True))
-        create(self.folder / NAME, name, source.metric, dim, documents)
-        return ()
+        batches = (
+            [
+                (document.id, vector.astype("<f4").tobytes(), document.text, json.dumps(dict(document.metadata)))
+                for document, vector in zip(page.documents, page.vectors, strict=True)
+            ]
+            for page in pages
+        )
+        self.write_table(name, source.metric, dim, batches)
+        return []
+
+    def write_copy(self, name, dim, old, pages):
+        # of each row as `old.pages` has read it, all but the vector stays
+        batches = (
+            [
+                (doc_id, vector.astype("<f4").tobytes(), text, meta)
+                for (doc_id, _, text, meta, _), vector in zip(page.raw, page.vectors, strict=True)
+            ]
+            for page in pages
+        )
+        self.write_table(name, old.distance, dim, batches)
+        return []
+
+    def write_table(self, name, metric, dim, batches):
+        clear_folder(self)
+        written = 0
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(TABLES)
+            connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (name, metric, dim))
+            connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+            connection.execute(RECORDS.format(name))
+            for rows in batches:
+                connection.executemany(f'INSERT INTO "{name}" VALUES (?, ?, ?, ?)', rows)
+                written += len(rows)
+        ((count,),) = self.ask(f'SELECT count(*) FROM "{name}"')
+        check_count(self.location, written, count)
+        sync_folder(self)
 
     def ask(self, question, values=()):
+        # a connection for each question, as several threads ask
         with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as connection:
             return connection.execute(question, values).fetchall()
 
@@ -85,32 +121,39 @@ class SqliteDriver(Driver):
 class SqliteRows(DatabaseRows):
     def __init__(self, driver, metric, dim):
         super().__init__(driver)
-        self.metric = metric
         self.dim = dim
+        self.distance = metric
+        self.vector = "vector"
 
     def describe(self):
+        self.text = "text"
         ((count,),) = self.driver.ask(f'SELECT count(*) FROM "{self.name}"')
-        return StoreInfo(self.location, "sqlite", "blobs", count, self.dim, self.metric, True, True)
+        sample = self.driver.ask(f'SELECT vector FROM "{self.name}" LIMIT 32')
+        vectors = self.as_matrix(vector for (vector,) in sample)
+        return described(self, "blobs", count, vectors, details={"table": self.name}, notes=[])
 
     @property
     def key(self):
-        return f"{self.driver.file}#{self.name}"
+        return f"{self.driver.file.absolute()}#{self.name}"
 
     def version(self, *, of_pages=False):
         status = self.driver.file.stat()
         return [status.st_size, status.st_mtime_ns, status.st_ino]
 
     def pages(self, *, vectors=True, records=False):
-        rows = self.driver.ask(f'SELECT * FROM "{self.name}" ORDER BY text')
-        for first in range(0, len(rows), 50):
-            part = rows[first : first + 50]
-            yield Page([row[0] for row in part], self.as_matrix(row[1] for row in part), part)
+        question = (
+            f'SELECT id, vector, text, meta, rowid FROM "{self.name}" WHERE rowid > ? ORDER BY rowid LIMIT {PAGE}'
+        )
+        last = 0
+        while rows := self.driver.ask(question, [last]):
+            yield Page([row[0] for row in rows], self.as_matrix(row[1] for row in rows), rows)
+            last = rows[-1][-1]
 
     def documents(self, ids, at=None):
         return (Document(doc_id, text, json.loads(meta)) for doc_id, _, text, meta in self.find(ids))
 
     def vectors(self, ids, at=None):
-        rows = list(self.find(ids))
+        rows = self.find(ids)
         return Page([row[0] for row in rows], self.as_matrix(row[1] for row in rows))
 
     def update(self, new):
@@ -122,27 +165,31 @@ class SqliteRows(DatabaseRows):
     def search(self):
         return SqliteSearch(self)
 
-    def as_matrix(self, contents):
-        return np.array([np.frombuffer(one, "<f4") for one in contents], np.float32).reshape(-1, self.dim)
-
     def find(self, ids):
-        for doc_id in ids:
-            yield from self.driver.ask(f'SELECT * FROM "{self.name}" WHERE id = ?', [doc_id])
+        question = f'SELECT id, vector, text, meta FROM "{self.name}" WHERE id IN (SELECT value FROM json_each(?))'
+        return self.driver.ask(question, [json.dumps(list(ids))])
+
+    def as_matrix(self, contents):
+        return np.array([np.frombuffer(content, "<f4") for content in contents], np.float32).reshape(-1, self.dim)
 
 
 class SqliteSearch(DatabaseSearch):
     def search(self, queries, k, where):
-        """Exact, over all records; `where` maps metadata to values."""
+        # all records are compared, as SQLite has no index of vectors
         if not isinstance(where, Mapping | None):
-            raise UsageError(f"{self.rows.location}: the filter is no mapping")
-        rows = self.rows.driver.ask(f'SELECT * FROM "{self.rows.name}"')
-        rows = [row for row in rows if json.loads(row[3]).items() >= dict(where or {}).items()]
+            raise UsageError(f"{self.rows.location}: the filter is {type(where).__name__}, not a mapping; give it one")
+        conditions = dict(where or {}).items()
+        rows = self.rows.driver.ask(f'SELECT id, vector, meta FROM "{self.rows.name}"')
+        rows = [row for row in rows if json.loads(row[2]).items() >= conditions]
         vectors = self.rows.as_matrix(row[1] for row in rows)
         hits = []
         for query in queries:
-            products = self.rows.metric == "ip"
-            scores = vectors @ query if products else ((vectors - query) ** 2).sum(axis=1)
-            best = np.argsort(-scores if products else scores)[:k]
+            if self.rows.distance == "l2":
+                scores = ((vectors - query) ** 2).sum(axis=1)
+                best = np.argsort(scores)[:k]
+            else:
+                scores = vectors @ query
+                best = np.argsort(-scores)[:k]
             hits.append(as_hits([rows[row][0] for row in best], scores[best]))
         return hits
 

@@ -213,6 +213,83 @@ def test_comment_and_parameters_go_with_a_copy_and_what_does_not_is_named(awkwar
     assert any(remark.startswith(expected) for remark in finished.remarks), finished.remarks
 
 
+def facts_of_columns(table):
+    """All that the catalog says of the columns of a table but of the vectors' type."""
+    return ask(
+        """
+        SELECT attname, split_part(format_type(atttypid, atttypmod), '(', 1), attnotnull, attidentity, attgenerated,
+            pg_get_expr(adbin, adrelid), attstorage, attcompression, attstattarget, attoptions, attacl::text,
+            attcollation, col_description(attrelid, attnum)
+        FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum
+        """,
+        table,
+    )
+
+
+def test_a_column_keeps_storage_statistics_parameters_and_grants_in_a_copy(tmp_path):
+    table = name_of(tmp_path / "columns")
+    with connect() as connection:
+        connection.execute(
+            f"CREATE TABLE {table} (id bigint PRIMARY KEY, a text STORAGE EXTERNAL COMPRESSION pglz, "
+            f'b text COLLATE "C", embedding vector(6)) WITH (toast.autovacuum_enabled = false)'
+        )
+        connection.execute(f"ALTER TABLE {table} ALTER embedding SET STORAGE PLAIN, ALTER embedding SET STATISTICS 0")
+        connection.execute(f"ALTER TABLE {table} ALTER b SET STATISTICS 500, ALTER b SET (n_distinct = 5)")
+        connection.execute(f"GRANT SELECT (id), UPDATE (a) ON {table} TO pg_monitor WITH GRANT OPTION")
+        connection.execute(f"GRANT SELECT (b) ON {table} TO PUBLIC")
+        connection.execute(
+            f"INSERT INTO {table} (id, embedding) SELECT i, '[1,2,3,4,5,6]' FROM generate_series(1, 9) i"
+        )
+    _, _, writer = written(open_store(f"{location(table)}.embedding"), f"{table}_new.embedding", 4)
+    assert facts_of_columns(f"{table}_new") == facts_of_columns(table)
+    question = "SELECT reloptions FROM pg_class WHERE oid = (SELECT reltoastrelid FROM pg_class WHERE relname = %s)"
+    assert ask(question, f"{table}_new") == ask(question, table) == [(["autovacuum_enabled=false"],)]
+    assert writer.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "also", "lacking"),
+    [
+        ("", "ALTER TABLE {t} OWNER TO pg_monitor", "its owner pg_monitor"),
+        ("", "CLUSTER {t} USING {t}_pkey", "that it is clustered by {t}_pkey"),
+        (", n int", "ALTER TABLE {t} ADD CHECK (n > 1) NOT VALID", "that constraint {t}_n_check is not valid"),
+        ("", "COMMENT ON CONSTRAINT {t}_pkey ON {t} IS 'the key'", "the comment of constraint {t}_pkey"),
+        ("", "CREATE POLICY own ON {t}; COMMENT ON POLICY own ON {t} IS 'ours'", "the comment of policy own"),
+        (
+            ", b text",
+            "CREATE INDEX {t}_lower ON {t} (lower(b)); ALTER INDEX {t}_lower ALTER COLUMN 1 SET STATISTICS 300",
+            "the statistics target of index {t}_lower",
+        ),
+        ("", "CREATE TABLE {t}_above (id bigint); ALTER TABLE {t} INHERIT {t}_above", "that it inherits {t}_above"),
+        (
+            "",
+            "CREATE TABLE {t}_below () INHERITS ({t})",
+            "that {t}_below inherits it, whose rows are in the new table",
+        ),
+        ("", "ALTER TABLE {t} SET UNLOGGED", "that it is unlogged"),
+        (
+            "",
+            "CREATE TYPE {t}_type AS (id bigint, embedding vector(6)); ALTER TABLE {t} OF {t}_type",
+            "that it is of type {t}_type",
+        ),
+        ("", "CREATE PUBLICATION {t}_feed FOR TABLE {t}", "its place in publication {t}_feed"),
+    ],
+)
+def test_what_no_copy_of_a_table_has_is_named(tmp_path, columns, also, lacking):
+    table = name_of(tmp_path / "lacking")
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, embedding vector(6){columns})")
+        connection.execute(
+            f"INSERT INTO {table} (id, embedding) SELECT i, '[1,2,3,4,5,6]' FROM generate_series(1, 9) i"
+        )
+        for statement in also.format(t=table).split("; "):
+            connection.execute(statement)
+    _, _, writer = written(open_store(f"{location(table)}.embedding"), f"{table}_new.embedding", 4)
+    expected = f"not copied of the table: {lacking.format(t=table)}; see to that on the new one"
+    assert expected in writer.remarks
+
+
 def test_metadata_are_the_other_columns(awkward):
     source = open_store(f"{location(awkward)}.embedding?text=body")
     document = next(iter(source.documents(np.array([0]))))

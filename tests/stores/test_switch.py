@@ -667,7 +667,7 @@ def test_a_view_that_reads_the_old_table_is_named(tmp_path):
 
 
 def test_who_holds_the_old_table_is_not_waited_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr("migrate.databases.pgvector_session.PATIENCE", "100ms")
+    monkeypatch.setattr("migrate.databases.pgvector_server.PATIENCE", "100ms")
     old, new = tables(tmp_path)
     with connect() as connection, connection.transaction():
         connection.execute(f"SELECT count(*) FROM {old.rpartition('#')[2]}")

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,8 +24,25 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def _sqlite_is_installed(install):
+def _sqlite_is_installed(install, monkeypatch):
+    monkeypatch.setattr(sqlite_kind, "PAGE", 50)
     install("sqlite", "from sqlite_kind import KIND", "stores", "sqlite")
+
+
+def create(file, table, metric, dim, records):
+    """A table with a row (id, vector, text, metadata) for each document, made again if it is there."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(sqlite_kind.TABLES)
+        connection.execute(f'DROP TABLE IF EXISTS "{table}"')
+        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (table, metric, dim))
+        connection.execute(sqlite_kind.RECORDS.format(table))
+        rows = ((d.id, v.astype("<f4").tobytes(), d.text, json.dumps(dict(d.metadata))) for d, v in records)
+        connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', rows)
+
+
+def test_the_page_on_databases_has_this_one_whole():
+    page = Path(__file__).parents[2] / "docs" / "developers" / "database.md"
+    assert f"```python\n{Path(sqlite_kind.__file__).read_text()}```" in page.read_text()
 
 
 class TestSqlite(StoreTests):
@@ -30,13 +50,13 @@ class TestSqlite(StoreTests):
 
     def make_store(self, folder, documents, vectors, metric):
         backwards = list(zip(documents, vectors, strict=True))[::-1]
-        sqlite_kind.create(folder / "db.sqlite", "docs", metric, vectors.shape[1], backwards)
+        create(folder / "db.sqlite", "docs", metric, vectors.shape[1], backwards)
         return f"sqlite:{folder}/db.sqlite#docs"
 
 
 def recreate(tmp_path, documents, vectors):
     records = zip(documents, vectors, strict=True)
-    sqlite_kind.create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
+    create(tmp_path / "data" / "db.sqlite", "docs", "ip", 16, records)
 
 
 @pytest.fixture
