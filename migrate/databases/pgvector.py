@@ -39,6 +39,7 @@ from migrate.stores.added_fields import (
     main_fields,
 )
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.documents.names import METADATA
 from migrate.stores.kept import token_in
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
 from migrate.stores.serving import Hits, as_fields, as_hits, other_there
@@ -52,8 +53,6 @@ _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
 _MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
-_NESTED: Final = ("metadata", "cmetadata", "langchain_metadata")
-"""Names of columns of JSON whose fields are metadata."""
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
 _SETTINGS: Final = {"hnsw": ("hnsw.ef_search", 40, 1_000), "ivfflat": ("ivfflat.probes", 1, 1_024)}
 """Of each method: the setting, its value where nobody has set one, and the greatest that is tried."""
@@ -329,7 +328,7 @@ class PgvectorRows(DatabaseRows):
         self.key_column = self._choose_key(self.options.get("id"))
         self.where = self._collection(self.options.get("collection"))
         self.dim = table.dim or self._common_dim()
-        is_json = (name for name in _NESTED if table.types.get(name) in ("json", "jsonb"))
+        is_json = (name for name in METADATA if table.types.get(name) in ("json", "jsonb"))
         self.nested = next(is_json, None)
         """The column of JSON whose fields are metadata, if there is one."""
         self._fields_beside: set[str] | None = None

@@ -184,7 +184,7 @@ class RowFileWriter(FlatFileWriter):
     def finish(self, rows: Rows, shards: ShardFolder) -> None:
         """Complete both."""
         self.finish_file(rows.count, self._tail)
-        self._documents.write_all(self.path.parent)
+        self._documents.write(self.path.parent)
 
 
 def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:

@@ -50,7 +50,7 @@ def open_writer(path: Path, old: FaissFile, dim: int, documents: DocumentSource)
     if not old.count and re.fullmatch(r"HNSW\d+,Flat", factory) is None:
         raise StoreError(f"{path}: no vectors to train {old.recipe.factory} on; there is none to move")
     recipe, remarks = rescale(old.recipe, old.dim, dim, old.count)
-    writer = BuiltWriter(path, recipe, dim, old.metric, documents.write_all, labels=old.labels)
+    writer = BuiltWriter(path, recipe, dim, old.metric, documents.write, labels=old.labels)
     writer.remarks = remarks
     return writer
 
