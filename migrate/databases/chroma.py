@@ -40,9 +40,10 @@ from migrate.locations import Address, options_text
 from migrate.manifest import MANIFEST_NAME, Manifest, ModelIdentity
 from migrate.stores.base import NO_TEXTS, KindSupport, SearchSetting, StoreInfo
 from migrate.stores.documents.base import LOOKED_AT, longest_first
+from migrate.stores.documents.names import TEXTS, first_of
 from migrate.stores.kept import keep
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
-from migrate.stores.records import TEXT_NAMES, as_document, choose_text, import_client
+from migrate.stores.records import as_document, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.stores.switching import ASIDE, not_switched
 from migrate.vectors import Document, Vectors
@@ -407,7 +408,7 @@ class ChromaRows(ClientRows):
         metadatas = [fields or {} for fields in sample]
         names = {name: None for fields in metadatas for name, value in fields.items() if isinstance(value, str)}
         strings = longest_first(names, metadatas)
-        if requested is None and not any(name in TEXT_NAMES for name in strings):
+        if requested is None and first_of(TEXTS, strings) is None:
             way = "add documents to it"
             if strings:
                 way = f"it could be {', '.join(strings)}; say ?text=FIELD for one"

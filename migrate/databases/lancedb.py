@@ -37,6 +37,7 @@ from migrate.files import refuse_endless_in
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders, VectorFields, fields_beside, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.documents.names import IDS, KEYS, first_of
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
@@ -199,7 +200,7 @@ class LanceColumns:
         """Return the column of ids that is asked for, or one with a usual name; None if there is none."""
         columns = [name for name in self.schema.names if name in self.texts + self._whole_numbers]
         if requested is None:
-            return next((name for name in ("id", "_id", "doc_id", "uuid", "key") if name in columns), None)
+            return first_of((*IDS, *KEYS), columns)
         return choose(self._location, "column of ids", columns, requested, "say ?id=COLUMN for one")
 
     def with_dim(self, vector: str, dim: int, options: Mapping[str, Any]) -> tuple[Any, list[str]]:

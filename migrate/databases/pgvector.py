@@ -50,6 +50,7 @@ from migrate.stores.added_fields import (
     main_fields,
 )
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.documents.names import METADATA
 from migrate.stores.kept import token_in
 from migrate.stores.records import Distance, choose, choose_text, import_client, with_nested
 from migrate.stores.serving import Hits, as_fields, as_hits, other_there
@@ -73,8 +74,6 @@ _MOST_EF_SEARCH: Final = 1_000
 """Candidates of a graph where nobody has set a number, and the most that pgvector takes."""
 _POLL_S: Final = 0.2
 """Seconds between two questions whether an index is still being built."""
-_NESTED: Final = ("metadata", "cmetadata", "langchain_metadata")
-"""Names of columns of JSON whose fields are metadata."""
 _OPERATORS: Final = {"l2": "<->", "ip": "<#>", "cosine": "<=>"}
 _SETTINGS: Final = {
     "hnsw": ("hnsw.ef_search", _EF_SEARCH, _MOST_EF_SEARCH),
@@ -363,7 +362,7 @@ class PgvectorRows(DatabaseRows):
         self.key_column = self._choose_key(self.options.get("id"))
         self.where = self._collection(self.options.get("collection"))
         self.dim = table.dim or self._common_dim()
-        is_json = (name for name in _NESTED if table.types.get(name) in ("json", "jsonb"))
+        is_json = (name for name in METADATA if table.types.get(name) in ("json", "jsonb"))
         self.nested = next(is_json, None)
         """The column of JSON whose fields are metadata, if there is one."""
         self._fields_beside: set[str] | None = None

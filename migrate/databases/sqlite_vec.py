@@ -30,8 +30,8 @@ from migrate.locations import Address, options_text
 from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
+from migrate.stores.documents.names import TEXTS
 from migrate.stores.records import (
-    TEXT_NAMES,
     Distance,
     as_document,
     choose,
@@ -375,7 +375,7 @@ class SqliteVecRows(DatabaseRows):
             for table, name, kind, is_key in self._columns_beside()
             if not is_key and re.match(r"(?i)$|text|varchar|char|clob", kind)
         }
-        usual = [name for name, (text, _) in candidates.items() if text in TEXT_NAMES]
+        usual = [name for name, (text, _) in candidates.items() if text in TEXTS]
         if requested is None and len(usual) != 1:
             have = ", ".join(candidates) or "no column"
             return None, None, f"{NO_TEXTS}it could be {have}; say ?text=TABLE.COLUMN for one"

@@ -90,13 +90,13 @@ class ArrayStore(RowFileStore):
             requested=options.get(ROWS_OPTION),
         )
         self.named_fields = {**named, **settled}
-        documents.by_row = files_by_row(index, array.count, (documents.file,))
-        files = (index, documents.file, *documents.by_row)
+        documents.by_row = files_by_row(index, array.count, (documents.info.file,))
+        files = (index, documents.info.file, *documents.by_row)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
         if array.dtype.name != "float32":
             notes.append(f"the vectors are {array.dtype.name}, read as float32")
-        notes += [*documents.notes, *notes_beside(index, documents.by_row, ()), *foreign]
+        notes += [*documents.info.notes, *notes_beside(index, documents.by_row, ()), *foreign]
         self.info = StoreInfo(
             location=str(path),
             kind=ArraysKind.name,
@@ -105,15 +105,15 @@ class ArrayStore(RowFileStore):
             dim=array.dim,
             metric="ip",
             exact=True,
-            has_texts=documents.has_texts,
+            has_texts=documents.info.has_texts,
             manifest=manifest,
             unread_by_row=tuple(file.name for file in documents.by_row),
             notes=tuple(notes),
             details={
                 "index": index.name,
                 "index_bytes": index.stat().st_size,
-                "documents": documents.kind,
-                **({} if documents.file is None else {"documents_file": documents.file.name}),
+                "documents": documents.info.kind,
+                **({} if documents.info.file is None else {"documents_file": documents.info.file.name}),
             },
         )
 

@@ -193,7 +193,7 @@ def with_documents(documents: DocumentSource, folder: Path, remarks: tuple[str, 
     """Return what completes a store whose vectors are in `folder`, by writing the documents beside them."""
 
     def complete(_rows: Rows, _shards: ShardFolder) -> Written:
-        documents.write_all(folder)
+        documents.write(folder)
         return Written(remarks=remarks)
 
     return complete

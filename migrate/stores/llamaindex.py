@@ -23,7 +23,7 @@ from migrate.stores.base import KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors, shown
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import MOST_BYTES, json_errors, sidecar_files
-from migrate.stores.documents.llamaindex import EMBEDDINGS, VECTORS_NAME, NodeDocuments, is_simple
+from migrate.stores.documents.llamaindex import DOCSTORE, EMBEDDINGS, VECTORS_NAME, is_simple, node_documents
 from migrate.stores.file_store import RowFileStore, own_manifest
 from migrate.stores.records import read_metric
 from migrate.work.outputs import why_missing
@@ -96,8 +96,9 @@ class LlamaIndexSimpleStore(RowFileStore):
             raise malformed(index, "it holds no vectors", "give a store with some, or the file of another namespace")
         stamp.check()
         self._file = _in_rows(index, stamp, vectors)
-        self.source = NodeDocuments(index, list(embeddings))
-        docstore = self.source.file
+        self.source = node_documents(index, list(embeddings))
+        documents = self.source.info
+        docstore = index.with_name(DOCSTORE)
         # all that a copy has, so that `sync` may replace its folder
         beside = (file for file in sidecar_files(index, f"*{_STORE_ENDING}") if file != docstore)
         self.stamps = (stamp, *map(FileStamp.of, (docstore, *beside)))
@@ -111,14 +112,14 @@ class LlamaIndexSimpleStore(RowFileStore):
             dim=vectors.shape[1],
             metric=metric,
             exact=True,
-            has_texts=self.source.has_texts,
+            has_texts=documents.has_texts,
             manifest=manifest,
-            notes=(*odd, *self.source.notes, *foreign),
+            notes=(*odd, *documents.notes, *foreign),
             details={
                 "index": index.name,
                 "index_bytes": stamp.size,
                 "distance": "cosine",  # the only way in which SimpleVectorStore compares
-                "documents": self.source.kind,
+                "documents": documents.kind,
                 "documents_file": docstore.name,
             },
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError, UsageError
 from migrate.stores.binary_reader import RowFile
 from migrate.stores.documents.base import DocumentSource
-from migrate.stores.documents.matching import ID, LABEL, ORDER, ROWS_OPTION
+from migrate.stores.documents.matching import ID, LABEL, ORDER, ROWS_OPTION, differing_rows
 from migrate.vectors import Vectors, unit_rows
 
 _COMPARED: Final = 200
@@ -61,10 +62,10 @@ def settle_rows(
     if requested is not None:
         _read_as_requested(source, location, requested)
         return {ROWS_OPTION: requested}
-    if not source.is_ambiguous:
+    if not differing_rows(source.readings).size:
         return {}
     reading = _fitting_reading(source, file)
-    name = location if source.file is None else source.file.name
+    name = location if source.info.file is None else source.info.file.name
     numbers = _NUMBERS[source.readings[ID].by]
     if reading is None:
         raise StoreError(
@@ -73,13 +74,13 @@ def settle_rows(
             f"{_example(location, ID)} for the other; `check --model` tells whether that is right"
         )
     other = ID if reading == ORDER else ORDER
-    source.read_as(reading)
+    _read_as(source, reading)
     note = (
         f"the documents in {name} may belong to vectors by their order or {numbers}: they are taken "
         f"{'by their order' if reading == ORDER else numbers}, as alike texts have alike vectors so; "
         f"{_example(location, other)} says otherwise"
     )
-    source.notes = (*source.notes, note)
+    source.info = replace(source.info, notes=(*source.info.notes, note))
     return {ROWS_OPTION: reading}
 
 
@@ -87,11 +88,17 @@ def _read_as_requested(source: DocumentSource, location: str, requested: str) ->
     if requested not in (ORDER, ID):
         raise UsageError(f"{location}: {ROWS_OPTION}={requested} is unknown; say {ORDER} or {ID}")
     if requested not in source.readings:
+        kind = source.info.kind
         raise StoreError(
-            f"{location}: ?{ROWS_OPTION}={requested} does not fit, as the documents are {source.kind}; leave it out"
+            f"{location}: ?{ROWS_OPTION}={requested} does not fit, as the documents are {kind}; leave it out"
         )
-    if source.is_ambiguous:
-        source.read_as(requested)
+    if differing_rows(source.readings).size:
+        _read_as(source, requested)
+
+
+def _read_as(source: DocumentSource, reading: str) -> None:
+    source.positions = source.readings[reading].positions
+    source.info = replace(source.info, matched=source.readings[reading].by)
 
 
 def _example(location: str, reading: str) -> str:
@@ -101,15 +108,15 @@ def _example(location: str, reading: str) -> str:
 
 def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     """Return the reading by which alike texts have alike vectors, None where that is not clear."""
-    if not source.has_texts:
+    if not source.info.has_texts:
         return None
-    rows = np.sort(np.random.default_rng(0).permutation(source.differing_rows())[:_COMPARED])
+    rows = np.sort(np.random.default_rng(0).permutation(differing_rows(source.readings))[:_COMPARED])
     if len(rows) < _FEWEST:
         return None
     vectors = file.take(rows)
     fits = {}
     for reading in (ORDER, ID):
-        source.read_as(reading)
+        _read_as(source, reading)
         fits[reading] = _fit_of_texts([document.text for document in source.documents(rows)], vectors)
     difference = fits[ORDER] - fits[ID]
     gain = float(difference.mean())

@@ -8,27 +8,15 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores.base import NO_TEXTS, Metric, Store
+from migrate.stores.documents.names import TEXTS, first_of
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
-
-TEXT_NAMES: Final = (
-    "text",
-    "content",
-    "contents",
-    "document",
-    "page_content",
-    "body",
-    "chunk",
-    "chunk_text",
-    "pageContent",
-)
-"""Names of a column of texts, the likeliest first; only these are taken without being named."""
 
 Distance = Literal["l2", "ip", "cosine"]
 """The ways that databases compare; `read_metric` says what becomes of them here."""
@@ -73,14 +61,14 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
 def choose_text(location: Path | str, columns: Sequence[str], requested: str | None) -> tuple[str | None, str]:
     """Return the column of texts among those that could be, and a note that says why.
 
-    The one that is asked for, or StoreError; else that with the likeliest of `TEXT_NAMES`; else the only one.
+    The one that is asked for, or StoreError; else that with the likeliest usual name; else the only one.
     """
     if requested is not None:
         choose(location, "column of texts", columns, requested, "say ?text=COLUMN for one")
         return requested, f"the texts are those of column {requested}, as the location says"
-    usual = [name for name in TEXT_NAMES if name in columns]
-    if usual:
-        return usual[0], f"the texts are those of column {usual[0]}, by its name; say ?text=COLUMN for another"
+    usual = first_of(TEXTS, columns)
+    if usual is not None:
+        return usual, f"the texts are those of column {usual}, by its name; say ?text=COLUMN for another"
     if len(columns) == 1:
         return columns[0], f"the texts are those of column {columns[0]}, the only one; say ?text=COLUMN for another"
     have = f"it could be {', '.join(columns)}" if columns else "no column holds texts"

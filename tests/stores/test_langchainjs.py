@@ -100,10 +100,10 @@ def test_of_a_new_store_the_index_alone_is_another(folder, tmp_path):
         ([[["a", {"pageContent": 1}]], {}], "the document 'a' lacks a pageContent or metadata"),
         ([[["a", {"pageContent": "", "metadata": 1}]], {}], "the document 'a' lacks a pageContent or metadata"),
         ([pairs(DOCUMENTS[:1] * 2), {}], "two documents have the id 'u0'"),
-        ([pairs(DOCUMENTS[:-1]), ROWS], "the vector of row 399 has no document"),
-        ([pairs(DOCUMENTS), {**ROWS, "7": None}], "the vector of row 7 has no document"),
-        ([pairs(DOCUMENTS), {**ROWS, "400": "u0"}], "it has rows for 401 vectors, and the index has 400"),
-        ([pairs(DOCUMENTS), {**ROWS, "7": "u0"}], "two rows have one document"),
+        ([pairs(DOCUMENTS[:-1]), ROWS], "a vector has no document, for example 'u399'"),
+        ([pairs(DOCUMENTS), {**ROWS, "7": None}], "vectors have no document, for example that of label 7"),
+        ([pairs(DOCUMENTS), {**ROWS, "400": "u0"}], "1 documents have no vector"),
+        ([pairs(DOCUMENTS), {**ROWS, "7": "u0"}], "two vectors have the document 'u0'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_line(content, says, folder):

@@ -148,6 +148,18 @@ def test_metadata_is_the_rest(few, tmp_path):
     assert next(store.documents()).metadata == {"page": "7", "a": [1]}
 
 
+def test_exported_rows_of_pgvector_have_their_metadata_in_a_column_of_their_own(few, tmp_path):
+    records = objects(uuid=IDS, document=TEXTS, cmetadata=[{"page": row} for row in range(10)])
+    wanted = [Document(*pair, {"page": row}) for row, pair in enumerate(zip(IDS, TEXTS, strict=True))]
+    assert list(open_store(place(tmp_path / "json", few, "rows.json", json.dumps(records))).documents()) == wanted
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table_of = pytest.importorskip("pyarrow").Table.from_pylist
+    rows = [{**record, "embedding": vector} for record, vector in zip(records, few.tolist(), strict=True)]
+    parquet.write_table(table_of(rows), tmp_path / "rows.parquet")
+    documents = open_store(f"parquet:{tmp_path / 'rows.parquet'}#?id=uuid").documents()
+    assert [document.metadata for document in documents] == [{"page": row} for row in range(10)]
+
+
 def test_a_title_goes_before_the_text_unless_the_text_is_named(few, tmp_path):
     records = objects(_id=IDS, title=["On bread"] * 10, text=TEXTS)
     folder = place(tmp_path, few, "docs.json", json.dumps(records))

@@ -22,14 +22,16 @@ from migrate.stores.base import NO_TEXTS
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import (
     LOOKED_AT,
+    DocumentsInfo,
     DocumentSource,
     check_count,
     longest_first,
     sidecar_files,
     without_texts,
 )
-from migrate.stores.documents.columns import Columns, columns_beside_index, is_id_name
-from migrate.stores.documents.matching import IdNumbers, Numbering
+from migrate.stores.documents.columns import Columns, columns_beside_index
+from migrate.stores.documents.matching import IdNumbers, Numbering, match_rows
+from migrate.stores.documents.names import is_id_name
 from migrate.stores.records import import_client
 from migrate.vectors import Document, Vectors
 
@@ -165,12 +167,13 @@ def map_streams(path: Path, files: Iterable[Path]) -> Any:
 
 
 class ArrowDocuments(DocumentSource):
-    """Base of Parquet files and datasets; a subclass sets these fields, reads the rows, and calls `_describe`.
+    """Base of Parquet files and datasets; a subclass sets these fields and reads the rows.
 
     `_ids` is a column of texts, None where ids are row numbers.
     """
 
-    _no_texts = "no column holds the texts; name one of them text"
+    _path: Path
+    """The file or folder that errors name."""
     _columns: Columns
     _ids: Any
 
@@ -178,13 +181,19 @@ class ArrowDocuments(DocumentSource):
     def _batches(self) -> Iterator[Any]:
         """Yield batches of all rows in order, with the columns that documents need."""
 
-    def _describe(self, kind: str) -> None:
+    def _described(self, layout: str, **facts: Any) -> DocumentsInfo:
+        """Return what is known of the documents, of this layout, by their columns, and further `facts`."""
         columns = self._columns
-        self.kind = f"{kind}, text: {columns.text or 'none'}, ids: {columns.id or 'row numbers'}"
-        self.has_texts = columns.text is not None
         names = ", ".join(columns.vectors)
         note = f"{self._path.name} also holds vectors ({names}); a new store has them as they are, untranslated"
-        self.notes = (note,) if names else ()
+        return DocumentsInfo(
+            layout,
+            file=self._path,
+            fields=f", text: {columns.text or 'none'}, ids: {columns.id or 'row numbers'}",
+            no_texts="" if columns.text else f"{self._path}: no column holds the texts; name one of them text",
+            notes=(note,) if names else (),
+            **facts,
+        )
 
     def _read(self, positions: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """Yield the rows at ascending places."""
@@ -248,7 +257,7 @@ class ParquetDocuments(ArrowDocuments):
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
             raise StoreError(f"{index.parent}: has {len(files)} Parquet files ({names}); keep one")
-        self.file = self._path = files[0]
+        self._path = files[0]
         import_client("pyarrow", "parquet")
         with read_errors(self._path), arrow_errors(self._path), open_file(self._path) as opened:
             import pyarrow.parquet
@@ -264,16 +273,22 @@ class ParquetDocuments(ArrowDocuments):
         self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
         with arrow_errors(self._path):
             numbers = _numbers(self._ids)
-        self._match(rows, numbers, faiss_ids)
-        self._describe(f"{self._path.name}, {self._matched}")
+        self.readings = match_rows(self._path, rows, numbers, faiss_ids)
+        likeliest = next(iter(self.readings.values()))
+        self.positions = likeliest.positions
+        info = self._described(self._path.name, copied=(self._path,), matched=likeliest.by)
+        self.info = replace(info, notes=(*info.notes, *self._remarks(location, rows.count)))
+
+    def _remarks(self, location: str, count: int) -> Iterator[str]:
+        """Say how columns are named where none was found for the ids, or the texts."""
+        columns = self._columns
         if columns.id is None and columns.others:
             example = shlex.quote(f"{location}#?id={columns.others[0]}")
-            self.notes = (*self.notes, f"ids are row numbers; another column is named as in {example}")
+            yield f"ids are row numbers; another column is named as in {example}"
         if columns.text is None:
-            first = list(self._read(np.arange(min(rows.count, LOOKED_AT))))
+            first = list(self._read(np.arange(min(count, LOOKED_AT))))
             strings = [name for name in columns.others if any(isinstance(row[name], str) for row in first)]
-            error = without_texts(self._path, columns.others, location, longest_first(strings, first))
-            self.notes = (*self.notes, f"{NO_TEXTS}{error}")
+            yield f"{NO_TEXTS}{without_texts(self._path, columns.others, location, longest_first(strings, first))}"
 
     def _batches(self) -> Iterator[Any]:
         import pyarrow.parquet

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +27,7 @@ from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError
 from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.matching import ID, ORDER, IdNumbers, Labels, Numbering, Reading, match_rows
+from migrate.stores.documents.matching import Labels, Reading
 from migrate.stores.faiss import fourcc
 from migrate.vectors import Document
 
@@ -179,74 +181,67 @@ def copy_files(files: Iterable[Path], folder: Path) -> None:
             copy_file(file, target)
 
 
-class DocumentSource(ABC):
-    """Ids, texts and metadata by row.
+@dataclass(frozen=True, slots=True)
+class DocumentsInfo:
+    """Facts about the documents of a store.
 
-    `kind` is one phrase for a person; `file` is what they are read from, if anything, `also_read` what must not change
-    with it; `format` is the store's. Sources are made from the path of the FAISS file (`index`), the label of each row
-    (`labels`) and the number of rows (`count`).
+    Attributes
+    ----------
+    layout : what they lie in, in one phrase for a person
+    file : what they are read from, if anything
+    copied : files that a new store gets as they are
+    also_read : files that must not change with `file`
+    format : the kind of the store, which their layout tells
+    matched : what they are matched to rows by, in one word, where there was a choice
+    fields : the fields that they were taken from, where these were chosen
+    no_texts : the reason why there are no texts, and the remedy; empty where there are
     """
 
-    format = "faiss"
+    layout: str
+    file: Path | None = None
+    copied: tuple[Path, ...] = ()
     also_read: tuple[Path, ...] = ()
+    format: str = "faiss"
+    matched: str = ""
+    fields: str = ""
+    no_texts: str = ""
+    notes: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """All that a person is told in one phrase."""
+        matched = f", matched by {self.matched}" if self.matched else ""
+        return f"{self.layout}{matched}{self.fields}"
+
+    @property
+    def has_texts(self) -> bool:
+        """True if there are texts."""
+        return not self.no_texts
+
+
+class DocumentSource(ABC):
+    """Ids, texts and metadata by row; a format is a subclass, or a function that returns one of those here.
+
+    A subclass sets `info`, says how to read documents at positions in its file, and sets `positions` where row i is not
+    document i. One whose documents may belong to rows in more than one way sets `readings`, see `match_rows`.
+    """
+
+    info: DocumentsInfo
+    positions: Labels = None
+    """The position of each row's document in the file; None where row i is document i."""
+    readings: Mapping[str, Reading] = MappingProxyType({})
     by_row: tuple[Path, ...] = ()
     """Further files beside the index with an entry for each row, which are not read, but copied."""
 
-    kind: str
-    file: Path | None
-    has_texts: bool
-    notes: tuple[str, ...]
-
-    _path: Path
-    """The file that errors name."""
-    readings: Mapping[str, Reading] = MappingProxyType({})
-    """The ways in which documents may belong to rows, see `match_rows`."""
-
-    _positions: Labels = None
-    """The position of each row's document in the file; None where row i is document i."""
-    _matched: str = ""
-    """How documents were matched to rows, as `kind` says."""
-    _no_texts: str
-    """The reason why there are no texts, and the remedy."""
-
     def ids(self, rows: RowNumbers) -> list[str]:
         """Return the ids of some rows, in the order of `rows`."""
-        return self._ids_at(label_values(self._positions, rows))
+        return self._ids_at(label_values(self.positions, rows))
 
     def documents(self, rows: RowNumbers) -> Iterator[Document]:
         """Return the documents of some rows, in the order of `rows`; raises `StoreError` if there are no texts."""
-        if not self.has_texts:
-            raise StoreError(f"{self._path}: {self._no_texts}")
-        return self._documents_at(label_values(self._positions, rows))
-
-    @property
-    def is_ambiguous(self) -> bool:
-        """True if the order of the file and the ids give rows different documents."""
-        return self.differing_rows().size > 0
-
-    def differing_rows(self) -> NDArray[np.int64]:
-        """Return the rows whose document depends on the reading, ascending."""
-        both = [self.readings[reading].positions for reading in (ORDER, ID) if len(self.readings) > 1]
-        count = max((len(positions) for positions in both if positions is not None), default=0)
-        if not count:
-            return np.arange(0)
-        by_order, by_id = (label_values(positions, range(count)) for positions in both)
-        return np.flatnonzero(by_order != by_id)
-
-    def read_as(self, reading: str) -> None:
-        """Give rows their documents by one of the `readings`."""
-        self._positions = self.readings[reading].positions
-        matched = f"matched by {self.readings[reading].by}"
-        self.kind = self.kind.replace(self._matched, matched)
-        self._matched = matched
-
-    def _match(self, rows: Numbering, ids: IdNumbers, faiss_ids: NDArray[np.int64] | None) -> None:
-        """Match documents to rows by the likeliest reading, see `match_rows`."""
-        self.readings = match_rows(self._path, rows, ids.values(), faiss_ids, are_labels=ids.are_labels)
-        first = next(iter(self.readings.values()))
-        self._positions = first.positions
-        self._matched = f"matched by {first.by}"
+        if self.info.no_texts:
+            raise StoreError(self.info.no_texts)
+        return self._documents_at(label_values(self.positions, rows))
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
         """Return the ids at some positions in the file, by default those of the whole documents."""
@@ -257,27 +252,20 @@ class DocumentSource(ABC):
         """Return the documents at some positions in the file."""
 
     def write(self, folder: Path) -> None:
-        """Write the same documents into a folder, durably: by default a copy of the file."""
-        copy_files([self._path], folder)
-
-    def write_all(self, folder: Path) -> None:
-        """Write the documents, and copies of the files with an entry for each row."""
-        self.write(folder)
-        copy_files(self.by_row, folder)
+        """Write the same documents into a folder, durably, and what else a new store gets a copy of."""
+        copy_files((*self.info.copied, *self.by_row), folder)
 
 
 class LabelsOnly(DocumentSource):
     """An index alone: ids are its labels, as text. `why` tells why no file beside it has its documents."""
 
-    kind = "none: ids are the labels of the index"
-    file = None
-    has_texts = False
-
     def __init__(self, labels: Labels, path: Path, why: str = "") -> None:
-        self._positions = labels
-        self._path = path
-        self._no_texts = f"the store has vectors but no texts; {why or WAY_TO_TEXTS}"
-        self.notes = (f"{NO_TEXTS}{why}",) if why else ()
+        self.positions = labels
+        self.info = DocumentsInfo(
+            "none: ids are the labels of the index",
+            no_texts=f"{path}: the store has vectors but no texts; {why or WAY_TO_TEXTS}",
+            notes=(f"{NO_TEXTS}{why}",) if why else (),
+        )
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
         return list(map(str, positions.tolist()))
@@ -285,5 +273,45 @@ class LabelsOnly(DocumentSource):
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         return iter(())
 
-    def write(self, folder: Path) -> None:
-        """Write nothing: the labels are in the index."""
+
+class HeldDocuments(DocumentSource):
+    """Documents that are held in memory, in the order of `positions`."""
+
+    def __init__(self, documents: Sequence[Document], info: DocumentsInfo, positions: Labels = None) -> None:
+        self._documents = documents
+        self.info = info
+        self.positions = positions
+
+    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
+        return (self._documents[position] for position in positions.tolist())
+
+
+def ids_by_label(id_of_label: Mapping[Any, Any], labels: NDArray[np.int64], noun: str) -> list[str]:
+    """Return the id of each label's document, which a file calls by a `noun`; the labels there are numbers or texts.
+
+    Raises a MalformedError where one has none, or that of another.
+    """
+    by_label = {str(label): doc_id for label, doc_id in id_of_label.items()}
+    ids = [by_label.get(str(label)) for label in labels.tolist()]
+    if without := ids.count(None):
+        example = labels[ids.index(None)]
+        raise MalformedError(f"{without} vectors have no {noun}, for example that of label {example}")
+    if len(by_label) > len(ids):
+        raise MalformedError(f"{len(by_label) - len(ids)} {noun}s have no vector")
+    if strange := [doc_id for doc_id in ids if not isinstance(doc_id, str)]:
+        raise MalformedError(f"{strange[0]!r:.40} is no id of a {noun}, which is a text")
+    doc_id, count = next(iter(Counter(ids).most_common(1)), ("", 0))
+    if count > 1:
+        raise MalformedError(f"two vectors have the {noun} {doc_id!r:.80}")
+    return [str(doc_id) for doc_id in ids]
+
+
+def check_known(ids: Iterable[str], known: Collection[str], noun: str) -> None:
+    """Make sure that each id is that of a document; raises MalformedError."""
+    if missing := [doc_id for doc_id in ids if doc_id not in known]:
+        raise MalformedError(f"a vector has no {noun}, for example {missing[0]!r} ({len(missing)} missing)")
+
+
+def note_of_orphans(count: int, noun: str, file: Path) -> tuple[str, ...]:
+    """Return the note on documents of a file that belong to no vector, if there are any."""
+    return (f"{count} {noun}s in {file.name} belong to no vector; they are kept as they are",) if count else ()

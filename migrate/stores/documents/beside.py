@@ -14,8 +14,8 @@ from migrate.stores.documents.arrow import ParquetDocuments
 from migrate.stores.documents.base import LOOKED_AT, DocumentSource, LabelsOnly, sidecar_files
 from migrate.stores.documents.jsonl import DOCS_NAME, JsonlDocuments, lines_of
 from migrate.stores.documents.matching import Numbering
-from migrate.stores.documents.own_file import OwnFileDocuments, find_own_file
-from migrate.stores.records import TEXT_NAMES
+from migrate.stores.documents.names import TEXTS
+from migrate.stores.documents.own_file import find_own_file, own_documents
 
 _ID: Final = "id"
 _TEXT: Final = "text"
@@ -36,7 +36,7 @@ def documents_beside(
     if docs.exists() and not named:
         if is_plain(docs):
             return JsonlDocuments(docs, rows)
-        return OwnFileDocuments(docs, index, rows, named, kind=kind)
+        return own_documents(docs, index, rows, named, kind=kind)
     if sidecar_files(index, "*.parquet"):
         return ParquetDocuments(index, rows, named, kind=kind)
     documents, why = find_own_file(index, rows, named, kind=kind)
@@ -60,5 +60,5 @@ def is_plain(docs: Path) -> bool:
         return True
     has_ids = any(isinstance(record.get(_ID), str) for record in objects)
     has_texts = any(_TEXT in record for record in objects)
-    has_other_texts = any(name in record for record in objects for name in TEXT_NAMES)
+    has_other_texts = any(name in record for record in objects for name in TEXTS)
     return has_ids and (has_texts or not has_other_texts)

@@ -7,42 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from migrate.errors import StoreError
 from migrate.stores.added_fields import AddedField, fields_beside, main_fields
+from migrate.stores.documents.names import IDS, LABEL, METADATA, VECTORS, first_of, is_id_name
 from migrate.stores.records import choose, choose_text
 from migrate.vectors import Document
-
-ID_NAMES: Final = ("id", "_id", "doc_id")
-VECTOR_NAMES: Final = ("vector", "vectors", "embedding", "embeddings", "values")
-LABEL: Final = "faiss_id"
-METADATA: Final = "metadata"
-LIST_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ids": "id",
-        "doc_ids": "doc_id",
-        "chunk_ids": "chunk_id",
-        "keys": "key",
-        "uuids": "uuid",
-        "texts": "text",
-        "titles": "title",
-        "contents": "content",
-        "documents": "document",
-        "docs": "document",
-        "page_contents": "page_content",
-        "bodies": "body",
-        "chunks": "chunk",
-        "metadatas": METADATA,
-        "metas": METADATA,
-        "metadata_list": METADATA,
-        "faiss_ids": LABEL,
-    }
-)
-"""Names of lists that have one value a document, and the field that each of the values is."""
-
-NOT_OF_DOCUMENTS: Final = ("included",)
-"""Names of lists beside those of documents: what Chroma's `get` was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +39,6 @@ class Columns:
     def documents(self) -> list[str]:
         """Columns that make a document."""
         return [name for name in (self.id, self.text, self.metadata, *self.others) if name is not None]
-
-
-def is_id_name(name: str) -> bool:
-    """Return whether a name may be that of a column of ids, if each value is another.
-
-    >>> [name for name in ("id", "pmid", "PMCID", "articleId", "page_id", "title", "idea") if is_id_name(name)]
-    ['id', 'pmid', 'PMCID', 'articleId', 'page_id']
-    """
-    return re.fullmatch(r"id|key|.*[_\-. ](id|ID|Id)|.*[a-z]I[dD]|[a-z]{1,4}id|[A-Z]{1,4}ID", name) is not None
 
 
 def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = MappingProxyType({})) -> Columns:
@@ -179,7 +141,7 @@ def list_type(kind: Any) -> Any:
 def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> str | None:
     if named:
         choose(location, "column of ids", list(types), named, "name one of these")
-    name = named or next((name for name in ID_NAMES if name in types), None)
+    name = named or first_of(IDS, types)
     if name is not None and not _is_text(types[name]) and not str(types[name]).startswith(("int", "uint")):
         raise StoreError(
             f"{location}: column {name} is of {types[name]}, and ids are texts or integers; convert it, or say "
@@ -189,7 +151,7 @@ def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> st
 
 
 def _choose_vector(location: str, columns: Sequence[str], main: Sequence[str], named: str | None) -> str:
-    usual = [name for name in VECTOR_NAMES if name in main]
+    usual = [name for name in VECTORS if name in main]
     if named is None and len(usual) == 1:
         return usual[0]
     columns = columns if named is not None else main
@@ -200,8 +162,8 @@ def _choose_metadata(location: str, types: Mapping[str, Any], named: str | None)
     """Choose a column that holds all the metadata; an empty name asks for none."""
     if named == "":
         return None
-    name = named or "metadata"
-    kind = types.get(name)
+    name = named or first_of(METADATA, types)
+    kind = types.get(name or "")
     if kind is not None and (_is_text(kind) or str(kind).startswith(("struct<", "map<string, ", "map<large_string, "))):
         return name
     if named is None:

@@ -31,24 +31,22 @@ def find_datasets(folder: Path) -> list[Path]:
 class DatasetDocuments(ArrowDocuments):
     """Rows of a dataset; row i belongs to label i, as in `datasets` itself. The files are mapped into memory."""
 
-    format = "huggingface"
-
     def __init__(self, index: Path, labels: Labels, count: int) -> None:
         datasets = find_datasets(index.parent)
         if len(datasets) > 1:
             names = ", ".join(path.name for path in datasets[:3])
             raise StoreError(f"{index.parent}: has {len(datasets)} datasets ({names}); keep one")
-        self._index, self._dataset = index, datasets[0]
-        self.file = self._path = self._dataset / _STATE
+        self._index = index
+        self._dataset = datasets[0]
+        self._path = self._dataset / _STATE
         import_client("pyarrow", "parquet")
         self._data_files = _data_files(self._path)
-        self.also_read = tuple(self._data_files)
         self._table = map_streams(self._path, self._data_files)
         check_count(self._dataset, count, self._table.num_rows)
-        self._positions = check_numbered(index, labels, count, "the rows of the dataset are")
+        self.positions = check_numbered(index, labels, count, "the rows of the dataset are")
         self._columns = columns = columns_beside_index(self._table.schema, self._dataset)
         self._ids = columns.id and check_ids(self._table.column(columns.id), self._dataset)
-        self._describe("dataset, by row")
+        self.info = self._described("dataset, by row", also_read=tuple(self._data_files), format="huggingface")
 
     def _batches(self) -> Iterator[Any]:
         yield from self._table.select(self._columns.documents).to_batches(ROWS_PER_BATCH)
@@ -62,6 +60,7 @@ class DatasetDocuments(ArrowDocuments):
         copy_files([*self._data_files, self._path, self._dataset / _INFO], target)
         with output_errors(target):
             sync_path(target)
+        super().write(folder)
 
 
 def _data_files(path: Path) -> list[Path]:

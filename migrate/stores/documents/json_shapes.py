@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from migrate.stores.binary_reader import malformed
-from migrate.stores.documents.columns import LIST_NAMES, METADATA, NOT_OF_DOCUMENTS
 from migrate.stores.documents.jsonl import shown_type
+from migrate.stores.documents.names import METADATA, NOT_OF_DOCUMENTS, field_of
 
 KEY: Final = ""
 """The field of a record that has its key in an object of JSON."""
@@ -53,7 +53,7 @@ def _by_key(records: Mapping[str, Any]) -> Iterator[Any]:
 
 def _rows_of(path: Path, columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Yield a record for each place in some lists; the objects of a list of objects are records themselves."""
-    tables = [name for name, column in columns.items() if _holds_objects(column) and field_of(name) != METADATA]
+    tables = [name for name, column in columns.items() if _holds_objects(column) and field_of(name) not in METADATA]
     if not tables and len(columns) == 1:
         tables = [name for name, column in columns.items() if _holds_objects(column)]
     if len(tables) > 1:
@@ -83,15 +83,6 @@ def _distinct_fields(names: Iterator[str]) -> dict[str, str]:
     fields = {name: field_of(name) for name in names}
     meant = list(fields.values())
     return {name: field if meant.count(field) == 1 else name for name, field in fields.items()}
-
-
-def field_of(name: str) -> str:
-    """Return the field that a list of this name has the values of.
-
-    >>> [field_of(name) for name in ("metadatas", "documents", "page")]
-    ['metadata', 'document', 'page']
-    """
-    return LIST_NAMES.get(name, name)
 
 
 def _holds_objects(values: Sequence[Any]) -> bool:

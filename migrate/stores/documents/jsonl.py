@@ -26,8 +26,8 @@ from migrate.errors import StoreError
 from migrate.files import FileStamp, open_file
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
-from migrate.stores.documents.base import DocumentSource, check_count, repeated
-from migrate.stores.documents.matching import IdNumbers, Numbering
+from migrate.stores.documents.base import DocumentsInfo, DocumentSource, check_count, repeated
+from migrate.stores.documents.matching import IdNumbers, Numbering, match_rows
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
@@ -160,21 +160,26 @@ class JsonlDocuments(DocumentSource):
     it.
     """
 
-    _no_texts = 'no line has a "text"; add the texts'
-
     def __init__(self, path: Path, rows: Numbering, *, written: BinaryIO | None = None) -> None:
-        self.file = self._path = path
+        self._path = path
         self._written = written
         if written is not None:
             written.seek(0)
             weakref.finalize(self, written.close)
         self._scan = scan = scan_docs(path, written)
         check_count(path, rows.count, scan.offsets.size)
-        self._match(rows, scan.numbers, scan.faiss_ids)
-        self.kind = f"{path.name}, {self._matched}"
-        self.has_texts = scan.with_text > 0
+        self.readings = match_rows(path, rows, scan.numbers, scan.faiss_ids)
+        likeliest = next(iter(self.readings.values()))
+        self.positions = likeliest.positions
         missing = rows.count - scan.with_text
-        self.notes = (f"{missing} of {rows.count} documents in {path.name} have no text",) if missing else ()
+        self.info = DocumentsInfo(
+            path.name,
+            file=path,
+            copied=(path,),
+            matched=likeliest.by,
+            no_texts="" if scan.with_text else f'{path}: no line has a "text"; add the texts',
+            notes=(f"{missing} of {rows.count} documents in {path.name} have no text",) if missing else (),
+        )
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         scan = self._scan

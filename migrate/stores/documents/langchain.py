@@ -23,7 +23,7 @@ from migrate.errors import StoreError
 from migrate.files import output_errors
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
-from migrate.stores.documents.base import DocumentSource, check_numbered
+from migrate.stores.documents.base import DocumentsInfo, DocumentSource, check_numbered, note_of_orphans
 from migrate.stores.documents.matching import Labels
 from migrate.stores.documents.unpickle import (
     CURRENT_DOCSTORE,
@@ -119,23 +119,22 @@ class _DocstorePickler(pickle._Pickler):
 class LangchainDocuments(DocumentSource):
     """A docstore pickle beside an index; its documents are in a temporary file."""
 
-    format = "langchain"
-    _no_texts = "all texts are empty; save the store with its texts"
-
     def __init__(self, path: Path, labels: Labels, count: int) -> None:
-        self.file = self._path = path
-        self._positions = check_numbered(path, labels, count, "LangChain needs")
+        self._path = path
+        self.positions = check_numbered(path, labels, count, "LangChain needs")
         self._count = count
         self._load(count)
         self._texts: dict[int, str] = {}
-        layout, notes = self._facts, []
-        self.kind = layout["layout"]
-        self.has_texts = layout["has_texts"]
-        if orphans := layout["documents"] - count:
-            notes.append(f"{orphans} documents in {path.name} belong to no vector; they are kept as they are")
-        if not layout["is_current"]:
-            notes.append(f"{path.name} has an old layout; a new store is written in the present one")
-        self.notes = tuple(notes)
+        is_current = self._facts["is_current"]
+        old = () if is_current else (f"{path.name} has an old layout; a new store is written in the present one",)
+        self.info = DocumentsInfo(
+            self._facts["layout"],
+            file=path,
+            copied=(path,) if is_current else (),
+            format="langchain",
+            no_texts="" if self._facts["has_texts"] else f"{path}: all texts are empty; save the store with its texts",
+            notes=(*note_of_orphans(self._facts["documents"] - count, "document", path), *old),
+        )
 
     def _load(self, count: int) -> None:
         """Fill `_facts`, the file of documents, and `_places`: first byte, and sizes of the id and of the rest."""
@@ -196,8 +195,8 @@ class LangchainDocuments(DocumentSource):
 
     def write(self, folder: Path) -> None:
         """Copy the pickle byte for byte if the present LangChain opens it, else write it in the present layout."""
+        super().write(folder)
         if self._facts["is_current"]:
-            super().write(folder)
             return
         states = {}
         for start, id_size, size in self._places.tolist():

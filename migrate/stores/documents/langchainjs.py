@@ -6,17 +6,25 @@ LangChain.js itself does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from migrate.files import open_file
 from migrate.reading import MalformedError, read_json
 from migrate.stores.binary_reader import read_errors, shown
-from migrate.stores.documents.base import MOST_BYTES, DocumentSource, check_numbered, json_errors
+from migrate.stores.documents.base import (
+    MOST_BYTES,
+    DocumentsInfo,
+    DocumentSource,
+    HeldDocuments,
+    check_known,
+    check_numbered,
+    ids_by_label,
+    json_errors,
+    note_of_orphans,
+)
 from migrate.stores.documents.matching import Labels
 from migrate.vectors import Document
 
@@ -33,36 +41,25 @@ def is_langchainjs(index: Path) -> bool:
         return file.read(64).lstrip().startswith(b"[")
 
 
-class LangchainJsDocuments(DocumentSource):
-    """Documents by row, as `docstore.json` maps rows to ids."""
-
-    format = "langchainjs"
-    _no_texts = "all documents have empty texts; save the store again"
-
-    def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        self.file = self._path = index.with_name(_DOCSTORE)
-        self._positions = check_numbered(self._path, labels, count, "LangChain.js needs")
-        with json_errors(self._path):
-            self._documents, id_of_row = _parse(read_json(self._path, MOST_BYTES))
-            self._ids = [_id_of(id_of_row, row, self._documents) for row in range(count)]
-            if len(id_of_row) > count:
-                raise MalformedError(f"it has rows for {len(id_of_row)} vectors, and the index has {count}")
-            if len(set(self._ids)) < count:
-                raise MalformedError("two rows have one document")
-        self.has_texts = any(self._documents[doc_id][_TEXT] for doc_id in self._ids)
-        self.kind = f"{_DOCSTORE} of LangChain.js"
-        orphans = len(self._documents) - count
-        self.notes = (
-            (f"{orphans} documents in {_DOCSTORE} belong to no vector; they are kept as they are",) if orphans else ()
-        )
-
-    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        return [self._ids[position] for position in positions.tolist()]
-
-    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
-        for doc_id in self._ids_at(positions):
-            fields = self._documents[doc_id]
-            yield Document(doc_id, fields[_TEXT], fields.get("metadata") or {})
+def langchainjs_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
+    """Return the documents beside an index, by row, as `docstore.json` maps rows to ids."""
+    path = index.with_name(_DOCSTORE)
+    positions = check_numbered(path, labels, count, "LangChain.js needs")
+    with json_errors(path):
+        fields_of, id_of_row = _parse(read_json(path, MOST_BYTES))
+        ids = ids_by_label(id_of_row, np.arange(count), "document")
+        check_known(ids, fields_of, "document")
+    documents = [Document(doc_id, fields_of[doc_id][_TEXT], fields_of[doc_id].get("metadata") or {}) for doc_id in ids]
+    has_texts = any(document.text for document in documents)
+    info = DocumentsInfo(
+        f"{_DOCSTORE} of LangChain.js",
+        file=path,
+        copied=(path,),
+        format="langchainjs",
+        no_texts="" if has_texts else f"{path}: all documents have empty texts; save the store again",
+        notes=note_of_orphans(len(fields_of) - count, "document", path),
+    )
+    return HeldDocuments(documents, info, positions)
 
 
 def _parse(content: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -83,11 +80,3 @@ def _parse(content: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
             raise MalformedError(f"two documents have the id {shown(doc_id)}")
         documents[doc_id] = fields
     return documents, id_of_row
-
-
-def _id_of(id_of_row: dict[str, Any], row: int, documents: dict[str, dict[str, Any]]) -> str:
-    """Return the id of the document of a row."""
-    doc_id = id_of_row.get(str(row))
-    if not isinstance(doc_id, str) or doc_id not in documents:
-        raise MalformedError(f"the vector of row {row} has no document")
-    return doc_id

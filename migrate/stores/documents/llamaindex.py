@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from migrate.files import open_file
 from migrate.reading import MalformedError, expect, parse_json, read_small, read_table
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.base import (
     MOST_BYTES,
+    DocumentsInfo,
     DocumentSource,
-    copy_files,
+    HeldDocuments,
+    check_known,
+    ids_by_label,
     is_faiss,
     json_errors,
     label_values,
+    note_of_orphans,
     sidecar_files,
 )
 from migrate.stores.documents.matching import Labels
@@ -38,83 +38,68 @@ EMBEDDINGS: Final = "embedding_dict"
 _EMPTY_BYTES: Final = 1_000
 """A larger file of a `SimpleVectorStore` holds a vector."""
 
-_DOCSTORE: Final = "docstore.json"
+DOCSTORE: Final = "docstore.json"
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
 
 
 def is_llamaindex(index: Path) -> bool:
     """Return whether an index has the files of a LlamaIndex folder beside it."""
-    siblings = (index.with_name(name) for name in (_DOCSTORE, _INDEX_STORE, _ID_MAP))
+    siblings = (index.with_name(name) for name in (DOCSTORE, _INDEX_STORE, _ID_MAP))
     return index.name.endswith("vector_store.json") and any(file.exists() for file in siblings)
 
 
-class NodeDocuments(DocumentSource):
-    """Nodes of a docstore.json beside a file of vectors, `index`, by the ids of its rows.
+def node_documents(index: Path, ids: Sequence[str], *, also_read: Path | None = None) -> DocumentSource:
+    """Return the nodes of the file beside an index that have these ids; a row's is that at its place.
 
     The text of a document is what LlamaIndex embeds: the node's metadata, as far as it is not excluded, and its text,
     put together by the node's own templates. A target model has to see the same text as the source model did.
+    `also_read` is the file that the ids are from, if that is not the one of the vectors.
     """
-
-    format = "llamaindex"
-    file: Path
-    _no_texts = "all nodes have empty texts; save the store again"
-
-    def __init__(self, index: Path, ids: list[str], kind: str = _DOCSTORE) -> None:
-        self.file = self._path = index.with_name(_DOCSTORE)
-        self._index = index
-        self._ids = ids
-        with json_errors(self._path):
-            self._nodes = _table(read_table(self._path, MOST_BYTES), "docstore/data")
-            missing = [node_id for node_id in self._ids if node_id not in self._nodes]
-            if missing:
-                raise MalformedError(f"a vector has no node, for example {missing[0]!r} ({len(missing)} missing)")
-            # each node has a text, and metadata
-            self.has_texts = max((len(self._document(node_id).text) for node_id in self._ids), default=0) > 0
-        self.kind = kind
-        self.notes = tuple(self._remarks())
-
-    def _remarks(self) -> Iterator[str]:
-        orphans = len(self._nodes) - len(self._ids)
-        if orphans:
-            yield f"{orphans} nodes in {_DOCSTORE} belong to no vector; they are kept as they are"
-        if any(self._nodes[node_id]["__data__"].get("metadata") for node_id in self._ids):
-            yield "texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template"
-        for file in sidecar_files(self._index, "*vector_store.json"):
-            if is_faiss(file) or _has_simple_vectors(file):
-                yield f"{file.name} holds vectors of another namespace; they are kept as they are"
-
-    def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        return [self._ids[position] for position in positions.tolist()]
-
-    def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
-        return map(self._document, self._ids_at(positions))
-
-    def _document(self, node_id: str) -> Document:
-        fields = _table(self._nodes[node_id], "__data__")
-        resource = fields.get("text_resource")
-        text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
-        metadata = fields.get("metadata", fields.get("extra_info"))
-        if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
-            raise MalformedError(f"node {node_id!r} lacks a text or metadata")
-        return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
-
-    def write(self, folder: Path) -> None:
-        """Copy the JSON files byte for byte."""
-        copy_files(sidecar_files(self._index, "*store.json", _ID_MAP), folder)
+    path = index.with_name(DOCSTORE)
+    with json_errors(path):
+        nodes = _table(read_table(path, MOST_BYTES), "docstore/data")
+        check_known(ids, nodes, "node")
+        documents = [_document(node_id, nodes[node_id]) for node_id in ids]
+    notes = [*note_of_orphans(len(nodes) - len(documents), "node", path)]
+    if any(document.metadata for document in documents):
+        notes.append("texts are what LlamaIndex embeds: the metadata of a node before its text, by its own template")
+    notes += [
+        f"{file.name} holds vectors of another namespace; they are kept as they are"
+        for file in sidecar_files(index, "*vector_store.json")
+        if is_faiss(file) or _has_simple_vectors(file)
+    ]
+    has_texts = any(document.text for document in documents)
+    info = DocumentsInfo(
+        DOCSTORE if also_read is None else f"{DOCSTORE}, by {also_read.name}",
+        file=path,
+        copied=tuple(sidecar_files(index, "*store.json", _ID_MAP)),
+        also_read=() if also_read is None else (also_read,),
+        format="llamaindex",
+        no_texts="" if has_texts else f"{path}: all nodes have empty texts; save the store again",
+        notes=tuple(notes),
+    )
+    return HeldDocuments(documents, info)
 
 
-class LlamaIndexDocuments(NodeDocuments):
-    """Nodes of a folder with a FAISS vector store, by row."""
+def llamaindex_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
+    """Return the nodes of a folder with a FAISS vector store, by row."""
+    id_map = index.with_name(_ID_MAP)
+    rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
+    with json_errors(rows_file):
+        node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
+        ids = ids_by_label(node_of, label_values(labels, range(count)), "node")
+    return node_documents(index, ids, also_read=rows_file)
 
-    def __init__(self, index: Path, labels: Labels, count: int) -> None:
-        id_map = index.with_name(_ID_MAP)
-        rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
-        self.also_read = (rows_file,)
-        with json_errors(rows_file):
-            node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
-            ids = _ids_by_row(node_of, label_values(labels, range(count)))
-        super().__init__(index, ids, f"{_DOCSTORE}, by {rows_file.name}")
+
+def _document(node_id: str, node: Any) -> Document:
+    fields = _table(node, "__data__")
+    resource = fields.get("text_resource")
+    text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
+    metadata = fields.get("metadata", fields.get("extra_info"))
+    if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
+        raise MalformedError(f"node {node_id!r} lacks a text or metadata")
+    return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
 
 
 def is_simple(file: Path) -> bool:
@@ -182,18 +167,3 @@ def _mapped_nodes(path: Path) -> dict[Any, Any]:
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise MalformedError(" ".join(f"no JSON: {error}".split())) from error
     return _table(fields, "faiss_id_to_node_id_map")
-
-
-def _ids_by_row(node_of: Mapping[Any, Any], labels: NDArray[np.int64]) -> list[str]:
-    by_label = {str(label): node_id for label, node_id in node_of.items()}
-    ids = [by_label.get(str(label)) for label in labels.tolist()]
-    if without := ids.count(None):
-        raise MalformedError(f"{without} vectors have no node")
-    if len(by_label) > len(ids):
-        raise MalformedError(f"{len(by_label) - len(ids)} nodes have no vector")
-    if strange := [node_id for node_id in ids if not isinstance(node_id, str)]:
-        raise MalformedError(f"{strange[0]!r:.40} is no id of a node, which is a text")
-    doc_id, count = next(iter(Counter(ids).most_common(1)), ("", 0))
-    if count > 1:
-        raise MalformedError(f"two vectors have the node {doc_id!r:.80}")
-    return [str(node_id) for node_id in ids]

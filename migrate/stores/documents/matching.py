@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -134,18 +135,17 @@ def has_digit(doc_id: str) -> bool:
 def match_rows(
     path: Path,
     rows: Numbering,
-    numbers: NDArray[np.int64] | None,
+    ids: IdNumbers,
     faiss_ids: NDArray[np.int64] | None,
-    *,
-    are_labels: bool,
 ) -> dict[str, Reading]:
     """Return the ways in which documents may belong to rows, by the values of `ROWS_OPTION`; the likeliest is first.
 
-    `numbers` are those that ids hold, see `IdNumbers`, and `faiss_ids` the labels that documents name, each where every
-    document has one. Where documents name the labels of the index, these alone count.
+    `ids` are the numbers that ids hold, and `faiss_ids` the labels that documents name, where every document has one.
+    Where documents name the labels of the index, these alone count.
 
     Raises a StoreError where there is none.
     """
+    numbers = ids.values()
     if not rows.is_index:
         numbers = numbers if faiss_ids is None else faiss_ids
         faiss_ids = None
@@ -153,7 +153,7 @@ def match_rows(
     in_order = np.arange(rows.count) if rows.added is None else rows.added
     if faiss_ids is not None and (positions := places_of(labels, faiss_ids)) is not None:
         return {_FAISS_ID: Reading(positions, _FAISS_ID)}
-    if faiss_ids is not None and not are_labels:
+    if faiss_ids is not None and not ids.are_labels:
         numbers = None
     by_number = _positions_by_number(labels, numbers)
     is_numbered = faiss_ids is None and _is_range(labels, first=0)
@@ -165,7 +165,7 @@ def match_rows(
     may_be_in_order = is_numbered or (readings and faiss_ids is None and _is_range(labels))
     if may_be_in_order and _is_range(in_order, first=0):
         by_order = {ORDER: Reading(rows.added, _POSITION)}
-        readings = {**readings, **by_order} if by_number is not None and are_labels else {**by_order, **readings}
+        readings = {**readings, **by_order} if by_number is not None and ids.are_labels else {**by_order, **readings}
     if readings:
         return readings
     why = "ids are not its labels, which are not 0 to n-1 either"
@@ -175,6 +175,17 @@ def match_rows(
         f"{path}: the {rows.count} documents do not match the labels of the index, as their {why}; give each document "
         'the label of its vector as "faiss_id"'
     )
+
+
+def differing_rows(readings: Mapping[str, Reading]) -> NDArray[np.int64]:
+    """Return the rows whose document depends on the reading, ascending."""
+    if len(readings) < 2:
+        return np.arange(0)
+    by_order = readings[ORDER].positions
+    by_id = readings[ID].positions
+    size = max(0 if positions is None else positions.size for positions in (by_order, by_id))
+    in_order = np.arange(size)
+    return np.flatnonzero((in_order if by_order is None else by_order) != (in_order if by_id is None else by_id))
 
 
 def _positions_by_number(labels: NDArray[np.int64], numbers: NDArray[np.int64] | None) -> Labels:

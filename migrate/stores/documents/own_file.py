@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -29,16 +30,26 @@ from migrate.stores.documents.base import (
     sidecar_files,
     without_texts,
 )
-from migrate.stores.documents.columns import ID_NAMES, LABEL, METADATA, VECTOR_NAMES, is_id_name
-from migrate.stores.documents.json_shapes import KEY, field_of, records_in
+from migrate.stores.documents.json_shapes import KEY, records_in
 from migrate.stores.documents.jsonl import JsonlDocuments, RepeatedIdError, lines_of, shown_type
 from migrate.stores.documents.matching import Numbering
-from migrate.stores.records import TEXT_NAMES, choose
+from migrate.stores.documents.names import (
+    LABEL,
+    LIKELY_IDS,
+    METADATA,
+    TEXTS,
+    TITLE,
+    VECTORS,
+    field_of,
+    first_of,
+    is_id_name,
+)
+from migrate.stores.records import choose
 from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
 _PICKLES: Final = ("*.pkl", "*.pickle")
-_TEXT, _TITLE = "text", "title"
+_TEXT: Final = "text"
 
 Record = dict[str, Any]
 
@@ -114,41 +125,56 @@ def _is_id(value: object) -> bool:
     return type(value) is int or (isinstance(value, str) and value != "")
 
 
-def _line_of(path: Path, number: int, record: Record, doc_id: str | None, text: str, *, titled: bool) -> bytes:
-    """Return a record as a line of a docs.jsonl; without `doc_id` it is numbered, and a title may precede the text."""
-    own_id = str(number - 1) if doc_id is None else record.get(doc_id)
-    if not _is_id(own_id):
-        raise _bad_record(path, number, f"has as {doc_id!r} no text or whole number but {shown_type(own_id)}")
-    content = record.get(text)
-    if not isinstance(content, str | None):
-        raise _bad_record(path, number, f"has as {text!r} no text but {shown_type(content)}")
-    left_out = {KEY, doc_id, text, LABEL, METADATA, *VECTOR_NAMES}
-    metadata = {name: value for name, value in record.items() if name not in left_out}
-    inner = record.get(METADATA)
-    if isinstance(inner, str) and inner.lstrip().startswith("{"):
-        with suppress(MalformedError):
-            inner = parse_json(inner)
-    if METADATA in record:
-        metadata |= inner if isinstance(inner, dict) else {METADATA: inner}
-    title = record.get(_TITLE) if titled else None
-    if title and isinstance(title, str):
-        content = f"{title} {content or ''}".strip()
-    label = record.get(LABEL)
-    if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
-        label = int(label)
-    fields = {"id": str(own_id), "text": content or None, "metadata": metadata, "faiss_id": label}
-    return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a file's records by role.
+
+    `ids` are those that could be ids, the likeliest first; the last one is None, for the number of a record. A `title`
+    may precede the `text`. `lifted` is a field of the metadata that is read as one of the record.
+    """
+
+    ids: tuple[str | None, ...]
+    text: str
+    title: str | None
+    metadata: str | None
+    vectors: tuple[str, ...]
+    lifted: str | None
 
 
-def _choose_ids(path: Path, columns: Mapping[str, Sequence[Any]], named: str | None) -> list[str | None]:
-    """Return each field that could be the id, the likeliest first; None, at the end, for the number of a record."""
+def _choose_fields(path: Path, records: Sequence[Record], named: Mapping[str, str], location: str) -> _Fields:
+    """Choose the fields by the first records of a file, or as they are `named` for `id` and `text`."""
+    lifted = _text_in_metadata(records) if _TEXT not in named else None
+    records = [_lifted(record, lifted) for record in records]
+    columns = {name: [record.get(name) for record in records] for record in records for name in record}
+    keys = columns.pop(KEY, ())
+    # a list may be named as it is in the file
+    named = {option: name if name in columns else field_of(name) for option, name in named.items()}
+    texts = [
+        name
+        for name, values in columns.items()
+        if any(values) and all(isinstance(value, str | None) for value in values)
+    ]
+    text = _choose_text(path, columns, longest_first(texts, records), named.get(_TEXT), location)
+    # as in the corpora of BEIR
+    is_titled = text == _TEXT and TITLE in texts and _TEXT not in named
+    return _Fields(
+        ids=_choose_ids(path, columns, named.get("id"), has_keys=any(keys)),
+        text=text,
+        title=TITLE if is_titled else None,
+        metadata=first_of(METADATA, columns),
+        vectors=tuple(name for name in VECTORS if name in columns),
+        lifted=lifted,
+    )
+
+
+def _choose_ids(
+    path: Path, columns: Mapping[str, Sequence[Any]], named: str | None, *, has_keys: bool
+) -> tuple[str | None, ...]:
     if named is not None:
-        names = [name for name in columns if name != KEY]
-        return [choose(path, "field of ids", names, named, "name one of these")]
-    usual = (*ID_NAMES, "docid", "document_id", "chunk_id", "uuid", "key")
-    likely = dict.fromkeys((*usual, *filter(is_id_name, columns)))
+        return (choose(path, "field of ids", list(columns), named, "name one of these"),)
+    likely = dict.fromkeys((*LIKELY_IDS, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    return [*([KEY] if any(columns[KEY]) else []), *ids, None]
+    return (*((KEY,) if has_keys else ()), *ids, None)
 
 
 def _choose_text(
@@ -157,100 +183,119 @@ def _choose_text(
     """Return the field that holds the texts, out of `columns` with the first values; `texts` have nothing else."""
     if named is not None:
         return choose(path, "field of texts", texts, named, "name one of these")
-    names = [name for name in columns if name != KEY]
-    usual = [name for name in TEXT_NAMES if name in texts]
-    if usual:
-        return usual[0]
-    for spoilt in TEXT_NAMES:
-        values = columns.get(spoilt, ())
-        bad = [(row, value) for row, value in enumerate(values, start=1) if not isinstance(value, str | None)]
-        if not bad or not any(isinstance(value, str) for value in values):
-            continue
-        row, value = bad[0]
-        raise _bad_record(path, row, f"has as {spoilt!r} no text but {shown_type(value)}")
-    candidates = [name for name in names if name != LABEL and not is_id_name(name)]
+    usual = first_of(TEXTS, texts)
+    if usual is not None:
+        return usual
+    for name in TEXTS:
+        values = columns.get(name, ())
+        spoilt = [row for row, value in enumerate(values) if not isinstance(value, str | None)]
+        if spoilt and any(isinstance(value, str) for value in values):
+            raise _bad_record(path, spoilt[0] + 1, f"has as {name!r} no text but {shown_type(values[spoilt[0]])}")
+    candidates = [name for name in columns if name != LABEL and not is_id_name(name)]
     if len(candidates) == 1 and candidates[0] in texts:
         return candidates[0]
-    raise without_texts(path, names, location, [name for name in texts if name in candidates])
+    raise without_texts(path, columns, location, [name for name in texts if name in candidates])
+
+
+def _metadata_of(record: Record) -> tuple[str, Record]:
+    """Return the field of a record that holds an object of metadata, and the object; an empty one where none does."""
+    name = first_of(METADATA, record) or METADATA[0]
+    metadata = record.get(name)
+    return name, metadata if isinstance(metadata, dict) else {}
 
 
 def _lifted(record: Record, name: str | None) -> Record:
     """Return a record with one field of its metadata as a field of its own."""
-    metadata = record.get(METADATA)
-    if name is None or not isinstance(metadata, dict) or name not in metadata:
+    field, metadata = _metadata_of(record)
+    if name not in metadata:
         return record
     rest = {key: value for key, value in metadata.items() if key != name}
-    return {**record, name: metadata[name], METADATA: rest}
+    return {**record, name: metadata[name], field: rest}
 
 
 def _text_in_metadata(records: Sequence[Record]) -> str | None:
-    """Return the field of metadata with a usual name of texts, where no field beside the metadata has one."""
-    inner = [record[METADATA] for record in records if isinstance(record.get(METADATA), dict)]
-    if any(name in record for record in records for name in TEXT_NAMES):
+    """Return the field of metadata with a usual name of texts, as Pinecone exports it; None where one beside it has."""
+    if any(first_of(TEXTS, record) for record in records):
         return None
-    return next((name for name in TEXT_NAMES if any(isinstance(fields.get(name), str) for fields in inner)), None)
+    pairs = (pair for record in records for pair in _metadata_of(record)[1].items())
+    return first_of(TEXTS, {name for name, value in pairs if isinstance(value, str)})
 
 
-class OwnFileDocuments(JsonlDocuments):
-    """Records of a file by row, matched as `match_rows` says.
+def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: str | None) -> bytes:
+    """Return a record as a line of a docs.jsonl; without `doc_id` it is numbered."""
+    record = _lifted(record, fields.lifted)
+    own_id = str(number - 1) if doc_id is None else record.get(doc_id)
+    if not _is_id(own_id):
+        raise _bad_record(path, number, f"has as {doc_id!r} no text or whole number but {shown_type(own_id)}")
+    content = record.get(fields.text)
+    if not isinstance(content, str | None):
+        raise _bad_record(path, number, f"has as {fields.text!r} no text but {shown_type(content)}")
+    left_out = {KEY, doc_id, fields.text, LABEL, fields.metadata, *fields.vectors}
+    metadata = {name: value for name, value in record.items() if name not in left_out}
+    if fields.metadata in record:
+        inner = record[fields.metadata]
+        if isinstance(inner, str) and inner.lstrip().startswith("{"):
+            with suppress(MalformedError):
+                inner = parse_json(inner)
+        metadata |= inner if isinstance(inner, dict) else {fields.metadata: inner}
+    title = record.get(fields.title) if fields.title else None
+    if title and isinstance(title, str):
+        content = f"{title} {content or ''}".strip()
+    label = record.get(LABEL)
+    if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
+        label = int(label)
+    line = {"id": str(own_id), "text": content or None, "metadata": metadata, LABEL: label}
+    return (json.dumps(line, ensure_ascii=False) + "\n").encode()
+
+
+def own_documents(
+    path: Path,
+    index: Path,
+    rows: Numbering,
+    named: Mapping[str, str],
+    *,
+    kind: str = "faiss",
+) -> JsonlDocuments:
+    """Return the records of a file, one a row, matched as `match_rows` says.
 
     `kind` is that of the store in messages. Raises a StoreError where the file is malformed, has no field of texts, or
     is not of this index.
     """
+    fields = _choose_fields(path, list(islice(_records(path), LOOKED_AT)), named, f"{kind}:{index}")
+    notes: list[str] = []
+    for doc_id in fields.ids:
+        records = enumerate(_records(path), start=1)
+        lines = (_line_of(path, number, record, fields, doc_id) for number, record in records)
+        try:
+            documents = JsonlDocuments(path, rows, written=_written(path, lines, rows.count))
+            break
+        except RepeatedIdError:
+            if doc_id is fields.ids[-1]:
+                raise
+            notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
+    text = f"{TITLE} and {fields.text}" if fields.title else fields.text
+    ids = "keys" if doc_id == KEY else doc_id or "numbers of records"
+    if fields.title:
+        notes.append(f"the texts are {TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone")
+    if fields.vectors:
+        vectors = ", ".join(fields.vectors)
+        notes.append(f"{path.name} also holds vectors ({vectors}); a new store has them as they are, untranslated")
+    documents.info = replace(
+        documents.info, fields=f"; text: {text}, ids: {ids}", notes=(*notes, *documents.info.notes)
+    )
+    if path.stem != index.stem and not named:
+        _refuse_other_texts(path)
+    return documents
 
-    def __init__(
-        self,
-        path: Path,
-        index: Path,
-        rows: Numbering,
-        named: Mapping[str, str],
-        *,
-        kind: str = "faiss",
-    ) -> None:
-        first = list(islice(_records(path), LOOKED_AT))
-        # as in exports of Pinecone
-        nested = _text_in_metadata(first) if _TEXT not in named else None
-        first = [_lifted(record, nested) for record in first]
-        names = [name for name in dict.fromkeys(name for record in first for name in record) if name != KEY]
-        columns = {name: [record.get(name) for record in first] for name in (KEY, *names)}
-        # a list may be named as it is in the file
-        named = {option: name if name in names else field_of(name) for option, name in named.items()}
-        ids = _choose_ids(path, columns, named.get("id"))
-        texts = [
-            name for name in names
-            if any(columns[name]) and all(isinstance(value, str | None) for value in columns[name])
-        ]  # fmt: skip
-        text = _choose_text(path, columns, longest_first(texts, first), named.get(_TEXT), f"{kind}:{index}")
-        # as in the corpora of BEIR
-        titled = text == _TEXT and _TITLE in texts and _TEXT not in named
-        notes = []
-        if titled:
-            notes.append(f"the texts are {_TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone")
-        if vectors := ", ".join(name for name in VECTOR_NAMES if name in names):
-            notes.append(f"{path.name} also holds vectors ({vectors}); a new store has them as they are, untranslated")
-        for doc_id in ids:
-            lines = (
-                _line_of(path, number, _lifted(record, nested), doc_id, text, titled=titled)
-                for number, record in enumerate(_records(path), start=1)
-            )
-            try:
-                super().__init__(path, rows, written=_written(path, lines, rows.count))
-                break
-            except RepeatedIdError:
-                if doc_id is ids[-1]:
-                    raise
-                notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
-        source = "keys" if doc_id == KEY else doc_id or "numbers of records"
-        self.kind = f"{self.kind}; text: {f'{_TITLE} and {text}' if titled else text}, ids: {source}"
-        self.notes = (*notes, *self.notes)
-        # a list of texts may be one of ids, titles or names, if it is called so
-        called = re.fullmatch(
-            r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", path.stem, re.IGNORECASE
-        )
-        if called and path.stem != index.stem and not named:
-            with read_errors(path), open_file(path) as file:
-                if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
-                    raise StoreError(f"{path}: the name is that of a list of other texts; put the documents beside it")
+
+def _refuse_other_texts(path: Path) -> None:
+    """Refuse a list of texts that is one of ids, titles or names, as it is called so."""
+    called = re.fullmatch(r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", path.stem, re.IGNORECASE)
+    if not called:
+        return
+    with read_errors(path), open_file(path) as file:
+        if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
+            raise StoreError(f"{path}: the name is that of a list of other texts; put the documents beside it")
 
 
 def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
@@ -300,7 +345,7 @@ def find_own_file(
     why = ""
     for file in files[:20]:
         try:
-            fitting[file] = OwnFileDocuments(file, index, rows, named, kind=kind)
+            fitting[file] = own_documents(file, index, rows, named, kind=kind)
         except (StoreError, OutputError) as error:
             why = why or str(error)
             continue

@@ -21,8 +21,8 @@ from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.huggingface import DatasetDocuments, find_datasets
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.documents.langchain import LangchainDocuments
-from migrate.stores.documents.langchainjs import LangchainJsDocuments, is_langchainjs
-from migrate.stores.documents.llamaindex import VECTORS_NAME, LlamaIndexDocuments, is_llamaindex
+from migrate.stores.documents.langchainjs import is_langchainjs, langchainjs_documents
+from migrate.stores.documents.llamaindex import VECTORS_NAME, is_llamaindex, llamaindex_documents
 from migrate.stores.documents.matching import ROWS_OPTION, Labels, Numbering
 from migrate.stores.faiss import fourcc
 from migrate.stores.faiss.reader import QUERIES, FaissFile, read_job
@@ -131,7 +131,7 @@ class FaissStore(RowFileStore):
             requested=options.get(ROWS_OPTION),
         )
         self.named_fields = {**named, **settled}
-        files = (index, self.source.file, *self.source.also_read)
+        files = (index, self.source.info.file, *self.source.info.also_read)
         self.source.by_row = files_by_row(index, file.count, files)
         file_notes = notes_beside(index, self.source.by_row, files)
         files += self.source.by_row
@@ -201,9 +201,9 @@ def _find_documents(index: Path, pickled: Path | None, rows: Numbering, named: M
         if pickled is not None:
             return LangchainDocuments(pickled, rows.labels, rows.count)
         if is_llamaindex(index):
-            return LlamaIndexDocuments(index, rows.labels, rows.count)
+            return llamaindex_documents(index, rows.labels, rows.count)
         if is_langchainjs(index):
-            return LangchainJsDocuments(index, rows.labels, rows.count)
+            return langchainjs_documents(index, rows.labels, rows.count)
         if not index.with_name(DOCS_NAME).exists() and find_datasets(index.parent):
             return DatasetDocuments(index, rows.labels, rows.count)
     return documents_beside(index, rows, named)
@@ -212,14 +212,14 @@ def _find_documents(index: Path, pickled: Path | None, rows: Numbering, named: M
 def _describe(path: Path, file: FaissFile, source: DocumentSource, labels: Labels) -> StoreInfo:
     return StoreInfo(
         location=str(path),
-        kind=source.format,
+        kind=source.info.format,
         index_type=file.chain,
         count=file.count,
         dim=file.dim,
         metric=file.metric,
         exact=file.exact,
-        has_texts=source.has_texts,
-        notes=(*_remarks(file, labels), *source.notes, *_links_out(file.path.parent)),
+        has_texts=source.info.has_texts,
+        notes=(*_remarks(file, labels), *source.info.notes, *_links_out(file.path.parent)),
         details=_details(file, source),
     )
 
@@ -232,10 +232,10 @@ def _details(file: FaissFile, source: DocumentSource) -> Mapping[str, str | int]
         "factory": file.recipe.factory or file.chain,
         "reading": "exact" if file.exact else "approximate",
         **file.recipe.shown,
-        "documents": source.kind,
+        "documents": source.info.kind,
     }
-    if source.file is not None:
-        details |= {"documents_file": source.file.name, "documents_bytes": source.file.stat().st_size}
+    if source.info.file is not None:
+        details |= {"documents_file": source.info.file.name, "documents_bytes": source.info.file.stat().st_size}
     return details
 
 

@@ -54,7 +54,7 @@ def open_writer(
 
     def complete(rows: Rows, shards: ShardFolder) -> Written:
         built = build_index(path, recipe, old.metric, rows, shards, labels=old.labels)
-        documents.write_all(path.parent)
+        documents.write(path.parent)
         return replace(built, remarks=(*changes, *remarks))
 
     return StoreWriter(dim, complete)
