@@ -25,6 +25,7 @@ from migrate.datasets.beir import load_beir
 from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
+from migrate.outcome import span
 from migrate.stores import open_store
 
 INDEXES: tuple[tuple[str, dict[str, int]], ...] = (
@@ -101,7 +102,7 @@ def row_of(name: str, location: str, reference: Path, embedder: Embedder, beir: 
         chosen = searches[0].setting
         setting = "-" if chosen is None else str(chosen)
     verdict = report.verdict
-    bounds = verdict.span(verdict.retention)
+    bounds = span(verdict.retention, provisional=verdict.provisional)
     return f"| {name} | {exactly:.3f} | {verdict.retention.estimate:.3f} | {setting} | {verdict.outcome}, {bounds} |"
 
 

@@ -254,6 +254,8 @@ def _converted(value: Any, hint: Any, path: str) -> Any:
     if hint in _SIMPLE:
         return _simple(value, hint, path)
     if is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]  # a part that was read before
+            return value
         return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
     if get_origin(hint) is Literal:
         return _one_of(value, {name: name for name in inner}, path)

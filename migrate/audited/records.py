@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from migrate.audited.names import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.manifest import ModelIdentity
-from migrate.outcome import Bounds, Outcome, figure, span
+from migrate.outcome import Bounds, Outcome, figure
 from migrate.reading import Extensible, MalformedError, expect, typed
 
 Value = TypeVar("Value")
@@ -59,10 +59,6 @@ class ReportedVerdict(Extensible):
     def figure(self, value: float) -> str:
         """Return a share of what was measured as people read it."""
         return figure(value, provisional=self.provisional)
-
-    def span(self, bounds: Bounds) -> str:
-        """Return the lower and the upper bound, as `figure` has them."""
-        return span(bounds, provisional=self.provisional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +251,16 @@ class Hubness(Extensible):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedDiagnostics(Extensible):
+    """Causes of the figures: queries that lose, parts of the queries, thresholds, and hubs."""
+
+    regressions: tuple[Regression, ...]
+    slices: tuple[Slice, ...]
+    calibration: ThresholdTable | None
+    hubness: tuple[Hubness, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSearch(Extensible):
     """Quality of a store's own search beside exact search, by the deciding measure.
 
@@ -336,10 +342,7 @@ class ReportedAudit(Extensible):
     missing: Mapping[str, str]
     skipped_arms: tuple[str, ...]
     held_out: ReportedHeldOut | None
-    regressions: tuple[Regression, ...]
-    slices: tuple[Slice, ...]
-    calibration: ThresholdTable | None
-    hubness: tuple[Hubness, ...]
+    diagnostics: ReportedDiagnostics
     query_ids: tuple[str, ...]
     query_texts: tuple[str, ...]
     notes: tuple[str, ...]
@@ -364,18 +367,22 @@ def audit_in(document: Mapping[str, Any]) -> ReportedAudit:
         A part is missing or of another type, or parts do not go together; the message names it.
     """
     measured = expect(document, {"verdict": {"measured": str}})["verdict"]["measured"]
-    shown = {field.name: document[field.name] for field in fields(ReportedAudit) if field.name in document}
-    audit = typed(ReportedAudit, _as_measured(shown, measured))
+    names = {field.name for record in (ReportedAudit, ReportedDiagnostics) for field in fields(record)}
+    shown = _as_measured({name: document[name] for name in document if name in names}, measured)
+    # In the document the diagnostics stand beside the other parts, not in a table of their own
+    diagnostics = typed(ReportedDiagnostics, shown)
+    audit = typed(ReportedAudit, {**shown, "diagnostics": diagnostics})
     _check_arms(audit)
     _check_options(audit)
     _check_bounds(audit)
     _check_diagnostics(audit)
     order = [arm.name for arm in audit.arms]
+    regressions = tuple(replace(lost, hits=_in_order(lost.hits, order)) for lost in diagnostics.regressions)
     return replace(
         audit,
         family=_in_order(audit.family, order),
         missing=_in_order(audit.missing, audit.skipped_arms),
-        regressions=tuple(replace(lost, hits=_in_order(lost.hits, order)) for lost in audit.regressions),
+        diagnostics=replace(diagnostics, regressions=regressions),
     )
 
 
@@ -385,13 +392,18 @@ def _as_measured(value: Any, measured: str) -> Any:
     JSON has no infinite numbers, and neither has a document of ours.
     """
     if isinstance(value, Mapping):
-        if value.keys() == _NO_LIMITS.keys():
-            bounds = {name: _as_measured(bound, measured) for name, bound in value.items()}
-            return {name: _NO_LIMITS[name] if bound is None else bound for name, bound in bounds.items()}
-        return {
-            "retention" if name == measured else name: item if name in _BY_MEASURE else _as_measured(item, measured)
-            for name, item in value.items()
-        }
+        table: dict[str, Any] = {}
+        is_bounds = value.keys() == _NO_LIMITS.keys()
+        for name, item in value.items():
+            if is_bounds and item is None:
+                table[name] = _NO_LIMITS[name]
+            elif name in _BY_MEASURE:  # its own names are measures, one of which may be the one that was measured
+                table[name] = item
+            elif name == measured:
+                table["retention"] = _as_measured(item, measured)
+            else:
+                table[name] = _as_measured(item, measured)
+        return table
     if isinstance(value, list):
         return [_as_measured(item, measured) for item in value]
     if isinstance(value, int | float) and not abs(value) < _LARGEST:
@@ -401,8 +413,8 @@ def _as_measured(value: Any, measured: str) -> Any:
 
 def _in_order(table: Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
     """Return a table by the order of some names; JSON has none."""
-    places = {name: place for place, name in enumerate(names)}
-    return dict(sorted(table.items(), key=lambda item: places.get(item[0], len(places))))
+    position_of = {name: position for position, name in enumerate(names)}
+    return dict(sorted(table.items(), key=lambda item: position_of.get(item[0], len(position_of))))
 
 
 def _check_arms(audit: ReportedAudit) -> None:
@@ -452,33 +464,37 @@ def _is_score(value: Any) -> bool:
 
 def _is_mean(value: float | None, scores: Sequence[float]) -> bool:
     """Return whether a value is the mean of scores, which may have been computed with few digits."""
-    return not scores if value is None else abs(value - fsum(scores) / len(scores)) < _ROUNDED
+    if value is None:
+        return not scores
+    return abs(value - fsum(scores) / len(scores)) < _ROUNDED
 
 
 def _check_bounds(audit: ReportedAudit) -> None:
     """Make sure that bounds that are known are numbers; none need be above."""
-    bounded = [audit.verdict, *audit.options, *audit.slices, *(arm.against for arm in audit.arms)]
-    for bounds in (*(one.retention for one in bounded if one is not None), *audit.family.values()):
+    bounded = [audit.verdict, *audit.options, *audit.diagnostics.slices, *(arm.against for arm in audit.arms)]
+    retained = [part.retention for part in bounded if part is not None]
+    for bounds in (*retained, *audit.family.values()):
         if bounds.is_known and not (isfinite(bounds.estimate) and isfinite(bounds.lower)):
             raise MalformedError(f"{bounds.estimate} between the bounds {bounds.lower} and {bounds.upper}")
 
 
 def _check_diagnostics(audit: ReportedAudit) -> None:
     """Make sure that what charts and lists need is there."""
-    for lost in audit.regressions:
+    for lost in audit.diagnostics.regressions:
         if not {FULL, TRANSLATED} <= lost.scores.keys():
             raise MalformedError(f"the scores of the query {lost.query_id!r} are not those of both stores")
     if type(audit.manifest.details.get("resamples", 0)) is not int:
         raise MalformedError("'manifest.details.resamples' is no whole number")
     if audit.pool is not None and not audit.pool.sentences:
         raise MalformedError("'pool.sentences' is empty")
-    if audit.calibration is None:
+    calibration = audit.diagnostics.calibration
+    if calibration is None:
         return
-    if not audit.calibration.thresholds:
+    if not calibration.thresholds:
         raise MalformedError("'calibration.thresholds' is empty")
-    if not audit.calibration.histograms:
+    if not calibration.histograms:
         raise MalformedError("'calibration.histograms' is empty")
-    for name, histogram in audit.calibration.histograms.items():
+    for name, histogram in calibration.histograms.items():
         if not histogram.counts or len(histogram.edges) != len(histogram.counts) + 1:
             raise MalformedError(f"'calibration.histograms.{name}' has {len(histogram.edges)} edges")
 

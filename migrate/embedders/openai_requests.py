@@ -233,16 +233,9 @@ class Client:
                 break
             time.sleep(number)
         if best is None or len(lacking) == len(inputs):
-            raise self._useless(number, reason, len(inputs))
+            raise _useless(self.endpoint, number, reason, len(inputs))
         self.limit.succeed()
         return best
-
-    def _useless(self, times: int, reason: str, count: int) -> Exception:
-        """The error for answers without a vector that can be used; that of one text may be no fault of the server."""
-        error = self.endpoint.failed(times, reason, "check `base_url` and the model behind it")
-        if count == 1 and reason == UNUSABLE_VECTOR:
-            return FailedTextsError(reason, error)
-        return error
 
     def responds(self) -> bool:
         """Return whether the server embeds a word, asked once."""
@@ -318,7 +311,7 @@ class Client:
         """Called with each response before it is read, and before a redirect in it is followed."""
         self.limit.is_reached = True
         if response.has_redirect_location:
-            self._check_redirect(response)
+            _check_redirect(response)
         if response.status_code >= 400:
             self.limit.leave()
         if response.status_code == 429:
@@ -327,13 +320,23 @@ class Client:
             if any(phrase in response.read().lower() for phrase in (b"insufficient_quota", b"request too large")):
                 response.headers["x-should-retry"] = "false"
 
-    def _check_redirect(self, response: Any) -> None:
-        import openai
 
-        try:
-            check_redirect(str(response.request.url), response.headers["Location"])
-        except RemoteError as error:
-            raise openai.OpenAIError(str(error)) from error  # for the same reason as in `_on_request`
+def _useless(endpoint: Endpoint, times: int, reason: str, count: int) -> Exception:
+    """The error for answers without a vector that can be used; that of one text may be no fault of the server."""
+    error = endpoint.failed(times, reason, "check `base_url` and the model behind it")
+    if count == 1 and reason == UNUSABLE_VECTOR:
+        return FailedTextsError(reason, error)
+    return error
+
+
+def _check_redirect(response: Any) -> None:
+    import openai
+
+    try:
+        check_redirect(str(response.request.url), response.headers["Location"])
+    except RemoteError as error:
+        # The library would retry any other error; `Client` raises the cause of this one
+        raise openai.OpenAIError(str(error)) from error
 
 
 def load_library() -> None:

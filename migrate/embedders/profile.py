@@ -55,11 +55,6 @@ class Profile:
     rate_limits: tuple[RateLimit, ...] = ()
     embeds_new_texts: bool = True
 
-    @property
-    def prefix(self) -> str:
-        """The prefix of the texts that are counted."""
-        return self.document_prefix
-
     def at_price(self, usd_per_mtok: float | None) -> Profile:
         """The same model at a price that the user knows; None leaves it at its own."""
         if usd_per_mtok is None:
@@ -67,12 +62,12 @@ class Profile:
         return replace(self, price_usd_per_mtok=usd_per_mtok)
 
     def for_queries(self) -> Profile:
-        """The profile for queries, which have another prefix."""
+        """The profile that counts queries as it counts documents: by their prefix."""
         return replace(self, document_prefix=self.query_prefix)
 
     def count(self, texts: Sequence[Text]) -> Counts:
         """Tokens of what the model is given of each text, with prefix and special tokens, none of them cut off."""
-        return self.counter.count([self.prefix + whole(text.text) for text in texts])
+        return self.counter.count([self.document_prefix + whole(text.text) for text in texts])
 
     def read(self, texts: Sequence[Text]) -> Counts:
         """Count the tokens that the model takes of each text, which are those paid for."""
@@ -80,4 +75,6 @@ class Profile:
 
     def cut(self, counts: Counts) -> Counts:
         """Counts with what is beyond the model's limit left out."""
-        return counts if self.max_tokens is None else counts.clip(max=self.max_tokens)
+        if self.max_tokens is None:
+            return counts
+        return counts.clip(max=self.max_tokens)

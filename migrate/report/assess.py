@@ -97,7 +97,7 @@ def assess_document(assessment: Assessment) -> dict[str, Any]:
         "target": {
             "spec": target.spec,
             "dim": target.dim,
-            "prefix": target.prefix,
+            "prefix": target.document_prefix,
             "max_tokens": target.max_tokens,
             "price_usd_per_mtok": target.price_usd_per_mtok,
         },

@@ -17,7 +17,7 @@ from migrate.audited.records import (
     ThresholdTable,
 )
 from migrate.display import percent
-from migrate.outcome import Bounds
+from migrate.outcome import Bounds, span
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns
 
@@ -34,7 +34,7 @@ def slice_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
     measured = audit.verdict.measured
     enough = sorted(
-        (group for group in informative_slices(audit.slices) if group.queries >= 10),
+        (group for group in informative_slices(audit.diagnostics.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
     )
     rows = [
@@ -184,7 +184,9 @@ def _compared(audit: ReportedAudit, arm: ReportedArm) -> list[str]:
         return ["", "", ""]
     bounds = retention_of(audit, arm.name, arm.against)
     verdict = audit.verdict
-    shares = [verdict.figure(bounds.estimate), verdict.span(bounds)] if bounds.is_known else ["-", "-"]
+    shares = ["-", "-"]
+    if bounds.is_known:
+        shares = [verdict.figure(bounds.estimate), span(bounds, provisional=verdict.provisional)]
     return [*shares, _record(arm.against)]
 
 

@@ -58,7 +58,10 @@ _PROVISIONAL = {
 def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
     audit = report.audit
-    verdict, pool = audit.verdict, audit.pool
+    verdict = audit.verdict
+    pool = audit.pool
+    calibration = audit.diagnostics.calibration
+    hubness = audit.diagnostics.hubness
     *remarks, _ = sentences(audit)
     subject = f"{audit.dataset.name}: {verdict.counted}, {audit.dataset.documents:,} documents"
     return Report(
@@ -71,8 +74,8 @@ def audit_sections(report: AuditReport) -> Report:
             "Kinds of queries": _kinds_of_queries(audit),
             "The arms": list(_arms(audit)),
             "The pool": None if pool is None else [Either(Listed(pool.sentences)), _pool(pool)],
-            "Thresholds": None if audit.calibration is None else list(_thresholds(audit.calibration)),
-            "Hubs": _hubs(audit.hubness) if audit.hubness else None,
+            "Thresholds": None if calibration is None else list(_thresholds(calibration)),
+            "Hubs": _hubs(hubness) if hubness else None,
             "Provenance and remarks": [Listed(remarks), Facts(_provenance(audit))],
         },
         closing=report.sentence,
@@ -180,7 +183,7 @@ def _where_it_hurts(audit: ReportedAudit) -> Iterator[Block]:
     yield Either(counted + bars, counted)
     if has_changes:
         yield _differences(audit).figure()
-    if worst := audit.regressions:
+    if worst := audit.diagnostics.regressions:
         yield Heading("Queries that lose most")
         yield Either(list(map(_regression, worst)), [_regression_lines(query) for query in worst[:3]])
     if has_changes:
@@ -250,7 +253,7 @@ def _query_rows(audit: ReportedAudit) -> list[list[str]]:
 
 
 def _kinds_of_queries(audit: ReportedAudit) -> Block:
-    slices, measured = informative_slices(audit.slices), audit.verdict.measured
+    slices, measured = informative_slices(audit.diagnostics.slices), audit.verdict.measured
     if not slices:
         return None
     about = (

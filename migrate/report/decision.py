@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from migrate.audited.names import FULL, MEAN, RANDOM
 from migrate.audited.records import Option, ReportedAudit, ReportedVerdict
 from migrate.cost.estimate import dollars, token_count
-from migrate.outcome import Bounds
+from migrate.outcome import Bounds, span
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart, Format, axis_percent, short
 
@@ -88,7 +88,7 @@ def decision_rows(audit: ReportedAudit) -> list[list[str]]:
             [
                 option.name,
                 verdict.figure(option.retention.estimate),
-                "by definition" if option.name == FULL else verdict.span(option.retention),
+                "by definition" if option.name == FULL else span(option.retention, provisional=verdict.provisional),
                 _price(option.usd if is_priced else option.tokens, is_priced=is_priced),
                 _price(option.usd_left if is_priced else option.tokens_left, is_priced=is_priced),
                 "yes" if option.is_safe else "",

@@ -102,7 +102,7 @@ def test_a_folder_tells_dimension_limit_and_prefix(tmp_path, path):
     (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {"passage": "doc: "}}')
     (tmp_path / "tokenizer.json").write_bytes(path.read_bytes())
     target = load_embedder(f"sentence-transformers:{tmp_path}").profile
-    assert (target.dim, target.max_tokens, target.prefix, target.counter.exact) == (48, 99, "doc: ", True)
+    assert (target.dim, target.max_tokens, target.document_prefix, target.counter.exact) == (48, 99, "doc: ", True)
     (tmp_path / "2_Dense").mkdir()
     (tmp_path / "2_Dense" / "config.json").write_text('{"out_features": 24}')
     assert load_embedder(f"sentence-transformers:{tmp_path}").profile.dim == 24

@@ -62,11 +62,11 @@ def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSiz
     spare = _spare(target)
 
     def count(texts: Sequence[str]) -> Counts:
-        return target.counter.count([target.prefix + whole(text) for text in texts]) - spare
+        return target.counter.count([target.document_prefix + whole(text) for text in texts]) - spare
 
     return chunk_documents(documents, chunk_tokens=size.tokens, chunk_overlap=size.overlap, count_tokens=count)
 
 
 def _spare(target: Profile) -> int:
     """Return the tokens of a text that has none of its own."""
-    return int(target.counter.count([target.prefix])[0]) if target.prefix else target.counter.special
+    return int(target.counter.count([target.document_prefix])[0]) if target.document_prefix else target.counter.special
