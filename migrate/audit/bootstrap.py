@@ -45,11 +45,15 @@ class Floor:
 
     def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
         """Return the scores of an arm and of the full re-embed as they are expected, from those in the pool."""
-        return (arm * self.expected, full) if self.is_share else (arm, self.expected)
+        if self.is_share:
+            return arm * self.expected, full
+        return arm, self.expected
 
     def extreme(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
         """Return these scores where documents outside take as much as they may."""
-        return (arm * self.least, full) if self.is_share else (arm, self.least)
+        if self.is_share:
+            return arm * self.least, full
+        return arm, self.least
 
     def widen(self, bounds: Bounds, extreme: Bounds) -> Bounds:
         """Return bounds in the pool, those of the `extreme` on the side that the pool does not guarantee."""
@@ -59,6 +63,10 @@ class Floor:
 
 
 MOST_QUERIES: Final = 100_000
+"""More queries than anybody has, so that no number is named beyond this."""
+
+_POWER: Final = 0.8
+"""Share of audits that are to be settled, 0-1: as much power as is usual (Cohen 1988)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +88,9 @@ class Bootstrap:
         bounds = self._ratio(arm, full, self.confidence)
         if self.floor is None:
             return bounds
-        level = 1 - (1 - FLOOR_SHARE) * (1 - self.confidence)
+        # The floor is wrong in a share of the audits by itself, so queries may be wrong in the rest alone (Bonferroni)
+        error_of_queries = (1 - FLOOR_SHARE) * (1 - self.confidence)
+        level = 1 - error_of_queries
         wide = self.floor.widen(bounds, self._ratio(*self.floor.extreme(arm, full), level))
         likely = ratio(*self.floor.likely(arm, full))
         return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
@@ -96,7 +106,8 @@ class Bootstrap:
         and so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what
         the first of them show, count among the k.
         """
-        each = replace(self, confidence=1 - (1 - self.confidence) / max(len(arms) + n_others, 1))
+        n_arms = max(len(arms) + n_others, 1)
+        each = replace(self, confidence=1 - (1 - self.confidence) / n_arms)
         return {name: each.retention(arm, full) for name, arm in arms.items()}
 
     def difference(self, arm: Scores, rival: Scores) -> Bounds:
@@ -107,7 +118,10 @@ class Bootstrap:
 
     def has_enough(self, n_queries: int) -> bool:
         """Return whether so many queries, or the groups that they are in, are enough for any verdict."""
-        return (n_queries if self.grouping.groups is None else self.grouping.count) >= FEWEST_QUERIES
+        n_observations = n_queries
+        if self.grouping.groups is not None:
+            n_observations = self.grouping.count
+        return n_observations >= FEWEST_QUERIES
 
     def is_less(self, less: Scores, more: Scores) -> bool:
         """Return whether scores are significantly lower than others."""
@@ -128,14 +142,17 @@ class Bootstrap:
             return None
         each = len(arm) / len(above)
         n = np.unique(np.geomspace(max(len(above) + 1, FEWEST_QUERIES), MOST_QUERIES / each, 400).astype(int))
-        size, won = self.grouping.size, self.grouping.won
+        size = self.grouping.size
+        won = self.grouping.won
         best = won + (size - won) * (1 - margin)
         if (full == 1).all():
             best = size * (1 - margin)
         least = margin * size
         settled = _settled(n, above, least, self.confidence) + _settled(n, -above, best, self.confidence)
-        enough = n[settled >= 0.8]  # as much power as is usual (Cohen 1988)
-        return ceil(enough[0] * each) if len(enough) else None
+        enough = n[settled >= _POWER]
+        if not len(enough):
+            return None
+        return ceil(enough[0] * each)
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
@@ -153,7 +170,10 @@ def _open(n: NDArray[np.int_], square: float, worst: float, confidence: float) -
     """
     z = NormalDist().inv_cdf(confidence)
     variance = n * square + worst**2
-    skew, excess = 2 * worst**3 / variance**1.5, 6 * worst**4 / variance**2
+    # Cumulants of an exponential variable with this mean: worst**2, 2 * worst**3, 6 * worst**4; of a normal one the
+    # third and fourth are 0
+    skew = 2 * worst**3 / variance**1.5
+    excess = 6 * worst**4 / variance**2
     shape = (z**2 - 1) * skew / 6 + (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew**2 / 36
     quantile: NDArray[np.float64] = (worst + np.sqrt(variance) * (z + shape)) / n
     return quantile

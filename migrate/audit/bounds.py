@@ -54,7 +54,9 @@ class Grouping:
 
     def __post_init__(self) -> None:
         """Number the groups in the order in which they come."""
-        groups = [] if self.groups is None else self.groups.tolist()
+        groups: list[int] = []
+        if self.groups is not None:
+            groups = self.groups.tolist()
         numbers: dict[int, int] = {}
         of_queries = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
         object.__setattr__(self, "_numbers", of_queries)
@@ -65,7 +67,9 @@ class Grouping:
 
         What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target cannot.
         """
-        return self.size if self.evenly else 1.0
+        if self.evenly:
+            return self.size
+        return 1.0
 
     def rows(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return what is drawn: the sums of scores, (n,) or (n, c), over each group."""
@@ -77,7 +81,9 @@ class Grouping:
 
     def at(self, positions: NDArray[np.int64]) -> Grouping:
         """Return the grouping of some of the queries."""
-        return self if self.groups is None else replace(self, groups=self.groups[positions])
+        if self.groups is None:
+            return self
+        return replace(self, groups=self.groups[positions])
 
     @property
     def count(self) -> int:
@@ -234,11 +240,13 @@ def weighted_sums(
     """
     n, columns = scores.shape
     step = max(_BLOCK // (n + 1), 1)
-    if resamples <= step:  # an audit asks for the same again and again, and drawing them takes longer than the sums
+    if resamples <= step:
+        # An audit asks for the same weights again and again, and drawing them takes longer than the sums
         weights = _weights(n + 1, seed, resamples)
         return weights[:, :n] @ scores, weights[:, n]
     rng = np.random.default_rng(seed)
-    sums, unseen = np.empty((resamples, columns)), np.empty(resamples)
+    sums = np.empty((resamples, columns))
+    unseen = np.empty(resamples)
     for start in range(0, resamples, step):
         weights = rng.standard_exponential((min(step, resamples - start), n + 1))
         sums[start : start + step] = weights[:, :n] @ scores
@@ -278,9 +286,10 @@ def mean_bounds(
     sums: NDArray[np.floating], weights: NDArray[np.floating], unseen: NDArray[np.floating], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return bounds of a mean of values between -1 and 1, from weighted sums, (resamples, k), and weights."""
-    spare, total = unseen[:, None], (weights + unseen)[:, None]
-    lower = np.quantile((sums - spare) / total, 1 - confidence, axis=0)
-    upper = np.quantile((sums + spare) / total, confidence, axis=0)
+    most = unseen[:, None]  # the unseen query is all lost, -1, or all won, 1
+    total = (weights + unseen)[:, None]
+    lower = np.quantile((sums - most) / total, 1 - confidence, axis=0)
+    upper = np.quantile((sums + most) / total, confidence, axis=0)
     return lower, upper
 
 
@@ -289,5 +298,7 @@ def ratio(arm: Scores, full: Scores) -> float:
     if not len(arm):
         return 0.0
     if not full.any():
-        return np.inf if arm.any() else 1.0
+        if arm.any():
+            return np.inf
+        return 1.0
     return float(arm.mean() / full.mean())

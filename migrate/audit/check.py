@@ -61,8 +61,9 @@ class Check(Step["Compatibility"]):
     @property
     def manifest_use(self) -> ManifestUse:
         """Return whether a manifest may answer, or is held against what is found."""
-        asks_more = self.full or self.sample is not None or self.judged is not None
-        return "compare" if asks_more else "trust"
+        if self.full or self.sample is not None or self.judged is not None:
+            return "compare"
+        return "trust"
 
     def execute(self) -> Compatibility:
         """Ask the manifest, or embed a sample and compare."""

@@ -38,8 +38,9 @@ def find_regressions(evidence: Evidence, scores: Mapping[str, Scores]) -> tuple[
     texts = evidence.experiment.stores[TRANSLATED].texts(sorted({doc_id for top in tops.values() for doc_id in top}))
 
     def hit(query_id: str, doc_id: str) -> Hit:
-        line = " ".join(texts.get(doc_id, "").split())
-        text = line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1].rstrip() + "…"
+        text = " ".join(texts.get(doc_id, "").split())
+        if len(text) > _CHARACTERS:
+            text = text[: _CHARACTERS - 1].rstrip() + "…"
         return Hit(doc_id, text, query_set.grades(query_id).get(doc_id))
 
     return tuple(
@@ -65,7 +66,10 @@ def hubness_of(arm: str, vectors: Vectors, metric: Metric, *, neighbours: int = 
     nearest = np.argpartition(-nearness, neighbours, axis=1)[:, :neighbours]
     counts = np.bincount(nearest.ravel(), minlength=len(vectors)).astype(float)
     spread = counts.std()
-    skewness = float(np.mean(((counts - counts.mean()) / spread) ** 3)) if spread else 0.0
+    skewness = 0.0
+    if spread:
+        # The third standardised moment of how often each is a neighbour (Radovanovic et al. 2010, JMLR 11)
+        skewness = float(np.mean(((counts - counts.mean()) / spread) ** 3))
     return Hubness(arm, len(vectors), skewness, int(counts.max()), float((counts == 0).mean()))
 
 
@@ -77,35 +81,56 @@ def table_of_thresholds(
     old: Rankings, new: Rankings, query_set: QuerySet, metrics: tuple[Metric, Metric]
 ) -> ThresholdTable:
     """Return the table of thresholds; both runs are of searched vectors, and answer every query."""
-    signs = [1.0 if metric == "ip" else -1.0 for metric in metrics]
-    old_hits, new_hits = (_Hits.of(run, query_set, sign) for run, sign in zip((old, new), signs, strict=True))
-    table, histograms = [], {}
-    for rate in PASS_RATES:
-        first, second = (float(np.quantile(hits.scores, 1 - rate, method="higher")) for hits in (old_hits, new_hits))
-        precise = old_hits.precision(first) if query_set.is_judged else None
-        loosest = None if precise is None else new_hits.loosest(precise)
-        table.append(
-            Threshold(
-                signs[0] * first,
-                float((old_hits.scores >= first).mean()),
-                signs[1] * second,
-                precise,
-                None if precise is None else new_hits.precision(second),
-                None if loosest is None else signs[1] * loosest,
-            )
-        )
-    for name, hits, sign in zip((STAY, TRANSLATED), (old_hits, new_hits), signs, strict=True):
-        counts, edges = np.histogram(sign * hits.scores, bins=40)
-        histograms[name] = Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
-    return ThresholdTable(metrics, tuple(table), histograms)
+    old_metric, new_metric = metrics
+    old_hits = _Hits.of(old, query_set, _sign(old_metric))
+    new_hits = _Hits.of(new, query_set, _sign(new_metric))
+    return ThresholdTable(
+        metrics,
+        tuple(_threshold_at(rate, old_hits, new_hits, is_judged=query_set.is_judged) for rate in PASS_RATES),
+        {STAY: old_hits.histogram(), TRANSLATED: new_hits.histogram()},
+    )
+
+
+def _sign(metric: Metric) -> float:
+    """Return what turns a score into one that is greater where it is nearer, and back."""
+    if metric == "ip":
+        return 1.0
+    return -1.0
+
+
+def _threshold_at(rate: float, old_hits: _Hits, new_hits: _Hits, *, is_judged: bool) -> Threshold:
+    """Return the old threshold that lets a share of the hits pass, and the new ones in its place."""
+    old = old_hits.passed_by(rate)
+    new = new_hits.passed_by(rate)
+    precision_old = None
+    precision_new = None
+    same_precision = None
+    if is_judged:
+        precision_old = old_hits.precision(old)
+        precision_new = new_hits.precision(new)
+        loosest = new_hits.loosest(precision_old)
+        if loosest is not None:
+            same_precision = new_hits.sign * loosest
+    return Threshold(
+        old=old_hits.sign * old,
+        pass_rate=float((old_hits.scores >= old).mean()),
+        same_pass_rate=new_hits.sign * new,
+        precision_old=precision_old,
+        precision_new=precision_new,
+        same_precision=same_precision,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Hits:
-    """Scores of hits, more is nearer, and which of them are relevant, (n,) each."""
+    """Scores of hits, more is nearer, and which of them are relevant, (n,) each.
+
+    Times the `sign` they are the store's own scores.
+    """
 
     scores: NDArray[np.float64]
     relevant: NDArray[np.bool_]
+    sign: float
 
     @classmethod
     def of(cls, run: Rankings, query_set: QuerySet, sign: float) -> Self:
@@ -116,7 +141,16 @@ class _Hits:
             grades = query_set.grades(query_id)
             scores += run.scores.get(query_id, ())[:10]
             relevant += [grades.get(doc_id, 0) > 0 for doc_id in run.top(query_id, 10)]
-        return cls(sign * np.array(scores, dtype=float), np.array(relevant, dtype=bool))
+        return cls(sign * np.array(scores, dtype=float), np.array(relevant, dtype=bool), sign)
+
+    def passed_by(self, share: float) -> float:
+        """Return the highest score that, as a threshold, lets pass at least this share of the hits, 0-1."""
+        return float(np.quantile(self.scores, 1 - share, method="higher"))
+
+    def histogram(self) -> Histogram:
+        """Return how the store's own scores are spread."""
+        counts, edges = np.histogram(self.sign * self.scores, bins=40)
+        return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
     def precision(self, threshold: float) -> float:
         """Return the share of relevant ones among the hits that pass; some do."""
@@ -129,7 +163,9 @@ class _Hits:
         shares = np.cumsum(self.relevant[order]) / np.arange(1, len(order) + 1)
         last = np.r_[ranked[1:] != ranked[:-1], True]  # equal scores pass together
         good = np.flatnonzero(last & (shares >= precision))
-        return float(ranked[good[-1]]) if len(good) else None
+        if not len(good):
+            return None
+        return float(ranked[good[-1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +207,13 @@ def diagnose(evidence: Evidence, subjects: Mapping[str, str], scores: Mapping[st
 def _sample(experiment: Experiment) -> tuple[tuple[str, ...], dict[str, Vectors]]:
     """Return up to 2,000 ids that all stores have, and their vectors in each; other chunks have other ids."""
     stores = experiment.stores
-    shown = (STAY, TRANSLATED) if experiment.in_pool else (STAY, TRANSLATED, FULL)
-    names = [name for name in shown if name in stores]
+    names = [name for name in (STAY, TRANSLATED, FULL) if name in stores]
+    if experiment.in_pool:  # which is no random sample of the full re-embed
+        names.remove(FULL)
     ids = stores[TRANSLATED].keys.ids
     rows_in = {name: ids.matches(stores[name].keys.ids) for name in names}
     is_first = rows_in[TRANSLATED] == np.arange(len(ids))  # not of an id that came before
     common = np.flatnonzero(is_first & np.logical_and.reduce([rows >= 0 for rows in rows_in.values()]))
-    # another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
+    # Another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
     drawn = common[np.random.default_rng([experiment.settings.seed, 1]).permutation(len(common))[:2_000]]
     return tuple(ids.take(drawn)), {name: stores[name].store.get(rows_in[name][drawn]).vectors for name in names}

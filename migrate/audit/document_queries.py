@@ -144,7 +144,10 @@ def refuse_queries(query_set: QuerySet, store: Store, parent_field: str = PARENT
     refuse_unknown(query_set, keys)
     if query_set.exclude_self or not store.info.has_texts:
         return
-    documents_of = _judged_documents(query_set) if query_set.is_judged else _by_words(query_set, store, keys)
+    if query_set.is_judged:
+        documents_of = _judged_documents(query_set)
+    else:
+        documents_of = _by_words(query_set, store, keys)
     _judging(query_set, _likeness(query_set, store, keys, documents_of))
 
 
@@ -174,16 +177,16 @@ def _judged_documents(query_set: QuerySet) -> Callable[[Query], Iterable[str]]:
 def _by_words(query_set: QuerySet, store: Store, keys: Keys) -> Callable[[Query], Iterable[str]]:
     """Return what says which documents a query finds by its words."""
     texts = (document.text for document in store.documents())
-    found = bm25_run(texts, query_set.queries, names_of=keys.documents.take)
-    return lambda query: found.top(query.id, _depth(query))
+    run = bm25_run(texts, query_set.queries, names_of=keys.documents.take)
+    return lambda query: run.top(query.id, _depth(query))
 
 
 def _depth(query: Query) -> int:
-    """Return how many of the documents that a query without judgements finds it is compared with.
-
-    What stands around a part of a document may bring it far down, and what is as long as a line is seldom asked.
-    """
-    return DEPTH if len(query_key(query.text)) >= _LINE else CUT
+    """Return how many of the documents that a query without judgements finds it is compared with."""
+    if len(query_key(query.text)) < _LINE:
+        return CUT
+    # What stands around a part of a document may bring it far down; few queries are as long as a line
+    return DEPTH
 
 
 def _judging(query_set: QuerySet, likeness: Mapping[str, Likeness]) -> QuerySet:
@@ -259,7 +262,9 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     # Queries of less than a line have no long runs to count, and most of what people ask is as short.
     long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in query_letters.items() if len(text) >= _LINE}
     of_any_query = frozenset[str]().union(*long_runs.values())
-    shared = [runs(text, LONG_RUN) & of_any_query if of_any_query else of_any_query for text, _ in compared]
+    shared = [of_any_query] * len(compared)
+    if of_any_query:  # else the runs of all documents would be cut for nothing
+        shared = [runs(text, LONG_RUN) & of_any_query for text, _ in compared]
     common = _common(shared)
     all_short_runs = (runs(text, SHORT_RUN) for text, _ in compared)
     common_in_short = _common([short_runs for short_runs in all_short_runs if len(short_runs) < SHORT])

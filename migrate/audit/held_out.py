@@ -40,15 +40,20 @@ class HeldOut:
     @property
     def sentence(self) -> str:
         """For a person."""
-        bounds, count = self.verdict.retention, self.verdict.observations.documents
-        few = f", the first 10 of the {count} documents left are hardly a selection"
-        measured = f"{self.verdict.scale.measured} {self.verdict.scale.figure(bounds.estimate)}"
-        relevant = "" if self.verdict.scale.provisional else f"{self.relevant:,} of them relevant; "
-        return (
-            f"without the {self.documents:,} documents that have true vectors ({relevant}"
-            f"{self.queries:,} queries left): {self.verdict.outcome.value}, {measured} (95 % bounds: "
-            f"{self.verdict.scale.span(bounds)}){few if self.verdict.observations.lacks_documents else ''}"
+        verdict = self.verdict
+        bounds = verdict.retention
+        scale = verdict.scale
+        remaining = f"{self.queries:,} queries left"
+        if not scale.provisional:
+            remaining = f"{self.relevant:,} of them relevant; {remaining}"
+        sentence = (
+            f"without the {self.documents:,} documents that have true vectors ({remaining}): {verdict.outcome.value}, "
+            f"{scale.measured} {scale.figure(bounds.estimate)} (95 % bounds: {scale.span(bounds)})"
         )
+        if verdict.observations.lacks_documents:
+            count = verdict.observations.documents
+            sentence += f", the first 10 of the {count} documents left are hardly a selection"
+        return sentence
 
 
 def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozenset[str]:
@@ -64,7 +69,8 @@ def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozens
     full = experiment.stores[FULL].store
     is_recorded = true_rows(translated)
     full_rows = keys.ids.matches(experiment.stores[FULL].keys.ids)
-    is_unexplained, start = np.zeros(len(keys.ids), dtype=bool), 0
+    is_unexplained = np.zeros(len(keys.ids), dtype=bool)
+    start = 0
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
         is_true = is_recorded[rows].copy()
@@ -75,7 +81,9 @@ def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozens
         is_unexplained[rows] = is_true & candidates[rows]
         start += len(batch)
     documents = set(keys.documents.take(np.flatnonzero(is_unexplained)))
-    return frozenset(documents) if len(documents) < WHOLE * experiment.n_documents else frozenset()
+    if len(documents) >= WHOLE * experiment.n_documents:  # nobody has chosen who has taken all
+        return frozenset()
+    return frozenset(documents)
 
 
 def true_documents(translated: Searchable) -> frozenset[str]:
@@ -106,7 +114,9 @@ def audit_held_out(evidence: Evidence, excluded: frozenset[str], findings: Itera
     reduced = replace(experiment, query_set=remaining, stores=stores)
     arm = search_store(reduced, TRANSLATED, excluded).run
     full = search_store(reduced, FULL, excluded).run
-    floor = None if outside is None else outside.floor(full, remaining, outside.losses(full, remaining))
+    floor = None
+    if outside is not None:
+        floor = outside.floor(full, remaining, outside.losses(full, remaining))
     scores = (deciding_scores(reduced, full, run) for run in (arm, full))
     rules = Rules(remaining, experiment.settings, experiment.n_documents - len(excluded), floor)
     verdict = rules.verdict(*scores).doubted(findings)

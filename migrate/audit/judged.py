@@ -83,7 +83,9 @@ class JudgedOptions(PaidOptions):
         """Return the share of the queries, 0-1, that is held out; None for none."""
         from migrate.audit.query_set import share_of
 
-        return None if self.hold_out is None else share_of(self.hold_out)
+        if self.hold_out is None:
+            return None
+        return share_of(self.hold_out)
 
     @property
     def queries_location(self) -> str | None:
@@ -91,8 +93,12 @@ class JudgedOptions(PaidOptions):
         from migrate.audit.query_set import SYNTHETIC, split_of
 
         if self.queries is not None:
-            return None if self.queries == SYNTHETIC else str(self.queries)
-        return split_of(str(self.judged))[0] if isinstance(self.judged, str | Path) else None
+            if self.queries == SYNTHETIC:
+                return None
+            return str(self.queries)
+        if not isinstance(self.judged, str | Path):
+            return None
+        return split_of(str(self.judged))[0]
 
     def load_queries(self, store: Store, *, parent_field: str = "parent_id") -> QuerySet:
         """Return the queries, with judgements if there are any, without those that are held out."""
@@ -118,4 +124,6 @@ class JudgedOptions(PaidOptions):
         if self.group_field is not None:
             query_set = by_field(query_set, self.group_field)
         share = self.share_held_out()
-        return query_set if share is None else hold_out(query_set, share)
+        if share is None:
+            return query_set
+        return hold_out(query_set, share)

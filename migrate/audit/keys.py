@@ -17,6 +17,9 @@ from migrate.vectors import Document
 PARENT_FIELD = "parent_id"
 """Metadata field of a chunk that names the document it was cut from."""
 
+_SHORT_NAMES = 64
+"""Bytes up to which a name may be long for all to be sorted as bytes of one length."""
+
 Rows = NDArray[np.int64]
 """Numbers of rows."""
 
@@ -25,7 +28,8 @@ class Names:
     """The names of up to `count` rows: the bytes of each different one and 20 more; 16 a row where one comes again."""
 
     def __init__(self, count: int) -> None:
-        self._count, self._room = 0, count
+        self._count = 0
+        self._room = count
         self._index = HashIndex()
         self._content = bytearray()
         self._ends = np.zeros(count + 1, np.int64)
@@ -47,9 +51,12 @@ class Names:
 
     def add(self, names: Sequence[str]) -> None:
         """Take in the names of the next rows."""
-        n_before, span = self.distinct, slice(self._count, self._count + len(names))
+        n_before = self.distinct
+        span = slice(self._count, self._count + len(names))
         numbers = self._index.number(hashes_of(names))
         self._count = span.stop
+        # Numbers are written out from the first name that comes again on: most stores have none, and save 16 bytes
+        # for each row
         if self._numbers is None and not self.is_unique:
             self._numbers = np.arange(self._room)
             self._first_rows = np.arange(self._room)
@@ -65,7 +72,9 @@ class Names:
     def take(self, rows: range | Rows) -> list[str]:
         """Return the names of some rows, in their order."""
         numbers = np.asarray(rows, np.int64)
-        return self._named(numbers if self._numbers is None else self._numbers[numbers])
+        if self._numbers is not None:
+            numbers = self._numbers[numbers]
+        return self._named(numbers)
 
     def rows_of(self, names: Sequence[str]) -> Rows:
         """Return the first row of each name, (n,); -1 where no row has it."""
@@ -78,7 +87,9 @@ class Names:
         """Return all rows that have one of some names, ascending."""
         numbers = self._index.find(hashes_of(names))
         numbers = np.unique(numbers[numbers >= 0])
-        return numbers if self._numbers is None else np.flatnonzero(np.isin(self._numbers[: len(self)], numbers))
+        if self._numbers is None:
+            return numbers
+        return np.flatnonzero(np.isin(self._numbers[: len(self)], numbers))
 
     def present(self, names: Iterable[str]) -> set[str]:
         """Return those of some names that a row has."""
@@ -87,12 +98,22 @@ class Names:
 
     def matches(self, names: Names) -> Rows:
         """Return the first row of another store's names that has the name of each of these, (n,); -1 where none has."""
-        matched = np.full(self.distinct, -1, np.int64) if names is not self else self._rows(np.arange(self.distinct))
-        for span in _spans(names.distinct) if names is not self else ():
+        if names is self:
+            matched = self._rows(np.arange(self.distinct))
+        else:
+            matched = self._first_rows_in(names)
+        if self._numbers is None:
+            return matched
+        return matched[self._numbers[: len(self)]]
+
+    def _first_rows_in(self, names: Names) -> Rows:
+        """Return the first row that another store has for each different name; -1 where it has none."""
+        matched = np.full(self.distinct, -1, np.int64)
+        for span in _spans(names.distinct):
             numbers = self._index.find(hashes_of(names._named(span)))
             is_here = numbers >= 0
             matched[numbers[is_here]] = names._rows(span[is_here])
-        return matched if self._numbers is None else matched[self._numbers[: len(self)]]
+        return matched
 
     def lacking(self, names: Names) -> Rows:
         """Return a row of each different name that another store's names lack, ascending."""
@@ -103,13 +124,19 @@ class Names:
         """Return a row of each different name, in the order of the names."""
         longest = int(np.diff(self._ends[: self.distinct + 1]).max(initial=1))
         contents = (content for span in _spans(self.distinct) for content in self._bytes(span))
+        # Each name takes as many bytes as the longest in an array of bytes, where Python's objects take their own
+        dtype: str | type = object
+        if longest <= _SHORT_NAMES:
+            dtype = f"S{longest}"
         # The order of UTF-8 is that of the characters
-        names = np.fromiter(contents, f"S{longest}" if longest <= 64 else object, self.distinct)
+        names = np.fromiter(contents, dtype, self.distinct)
         return self._rows(np.argsort(names, kind="stable"))
 
     def _rows(self, numbers: Rows) -> Rows:
         """Return the first row of each of some different names."""
-        return numbers if self._numbers is None else self._first_rows[numbers]
+        if self._numbers is None:
+            return numbers
+        return self._first_rows[numbers]
 
     def _named(self, numbers: Rows) -> list[str]:
         return [content.decode(errors="surrogatepass") for content in self._bytes(numbers)]
@@ -154,7 +181,8 @@ class Keys:
 
         def pages() -> Iterator[tuple[list[str], list[str]]]:
             for span in _spans(len(ids)):
-                names, is_here = ids.take(span), rows[span] >= 0
+                names = ids.take(span)
+                is_here = rows[span] >= 0
                 documents = np.array(names, object)
                 documents[is_here] = self.documents.take(rows[span][is_here])
                 yield names, documents.tolist()

@@ -32,7 +32,7 @@ def ndcg(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Score
         grades = qrels.get(query_id, {})
         ideal = _dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
         gains = [max(grades.get(doc_id, 0), 0) for doc_id in run.top(query_id, k)]
-        values.append(_dcg(gains) / ideal if ideal > 0 else 0.0)
+        values.append(_share(_dcg(gains), ideal))
     return np.array(values)
 
 
@@ -44,7 +44,17 @@ def ndcg_at_random(qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
 def _ndcg_at_random(grades: Sequence[int], k: int) -> float:
     gains = sorted((max(grade, 0) for grade in grades), reverse=True)
     ideal = _dcg(gains[:k])
-    return _dcg([sum(gains) / len(gains)] * min(k, len(gains))) / ideal if ideal > 0 else 0.0
+    if ideal <= 0:
+        return 0.0
+    mean_gain = sum(gains) / len(gains)
+    return _dcg([mean_gain] * min(k, len(gains))) / ideal
+
+
+def _share(part: float, whole: float) -> float:
+    """Return a share, 0-1; 0 of nothing."""
+    if not whole:
+        return 0.0
+    return part / whole
 
 
 def _dcg(gains: Sequence[float]) -> float:
@@ -54,7 +64,7 @@ def _dcg(gains: Sequence[float]) -> float:
 def recall(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of a query's relevant documents among the first k; 0 for a query without relevant documents."""
     pairs = [(_relevant(qrels, query_id), run.top(query_id, k)) for query_id in query_ids]
-    return np.array([len(relevant.intersection(top)) / len(relevant) if relevant else 0.0 for relevant, top in pairs])
+    return np.array([_share(len(relevant.intersection(top)), len(relevant)) for relevant, top in pairs])
 
 
 def reciprocal_rank(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -66,7 +76,7 @@ def reciprocal_rank(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: in
 def overlap(run: Rankings, reference: Rankings, query_ids: Sequence[str], k: int) -> Scores:
     """Return the share of the reference's first k that the run's first k has too; 0 where that answers nothing."""
     pairs = [(set(reference.top(query_id, k)), run.top(query_id, k)) for query_id in query_ids]
-    return np.array([len(expected.intersection(top)) / len(expected) if expected else 0.0 for expected, top in pairs])
+    return np.array([_share(len(expected.intersection(top)), len(expected)) for expected, top in pairs])
 
 
 def judged(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:
@@ -76,7 +86,7 @@ def judged(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Sco
     earlier ones did not: where this is low, or unlike between two runs, their other measures say little.
     """
     pairs = [(qrels.get(query_id, {}), run.top(query_id, k)) for query_id in query_ids]
-    return np.array([len(grades.keys() & set(top)) / len(top) if top else 0.0 for grades, top in pairs])
+    return np.array([_share(len(grades.keys() & set(top)), len(top)) for grades, top in pairs])
 
 
 def rank_biased_overlap(
@@ -96,7 +106,10 @@ def _rbo(first: Sequence[str], second: Sequence[str], p: float) -> float:
     if not short:
         return 0.0
     common = _common(short, long)
-    s, x_s, x_l = len(short), common[len(short) - 1], common[-1]
+    # The names of the paper: s is the length of the shorter ranking, X_d what both share among their first d
+    s = len(short)
+    x_s = common[s - 1]
+    x_l = common[-1]
     total = sum(x_d / d * p**d for d, x_d in enumerate(common, start=1))
     total += sum(x_s * (d - s) / (s * d) * p**d for d in range(s + 1, len(long) + 1))
     return (1 - p) / p * total + ((x_l - x_s) / len(long) + x_s / s) * p ** len(long)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final, Self
 
 import numpy as np
@@ -37,9 +38,19 @@ SAMPLED: Final = 300
 """Errors to measure in each band, over all queries; in the last band, which holds most documents, for each query."""
 
 _EDGES: Final = (40, 160, 640, 2_560)
+"""Translated ranks at which bands end, each four times as far as the one before: errors differ most near the top."""
 
 _BINS: Final = 2_048
+"""Bins of translated scores in which documents outside are counted for each query, as their scores are too many."""
+
 _EXPONENT: Final = 600.0
+"""Largest exponent of a gain: e**709 is the largest float64, and gains are added up."""
+
+_TAIL_SHARE: Final = 0.1
+"""Share of the errors, 0-1, that are the tail, whose excess says what larger ones to expect."""
+
+_NEXT_TO_NONE: Final = 1e-9
+"""Documents of a bin that may exceed a score, on average, up to which they are left out of the sum."""
 
 _NO_EXCESS: Final = 1e-9
 """Stands for no excess over the beginning of a tail, which is divided by."""
@@ -161,9 +172,11 @@ def look_around(
     progress: Progress,
 ) -> Surroundings:
     """Count and sample the rows that are `outside`, (n,), a pool; reads the store once."""
-    low, high = ranked.lowest, ranked.scores[:, 0]
+    low = ranked.lowest
+    high = ranked.scores[:, 0]
     bands = len(ranked.edges) + 1
-    quotas = [max(-(-SAMPLED // len(queries)), 1)] * (bands - 1) + [SAMPLED]
+    per_query = max(ceil(SAMPLED / len(queries)), 1)
+    quotas = [per_query] * (bands - 1) + [SAMPLED]
     priority = np.random.default_rng(seed).random(len(outside))
     picks: list[list[tuple[Rows, Vectors]]] = [
         [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)) for _ in queries] for _ in range(bands)
@@ -222,10 +235,12 @@ class ErrorTail:
         count = len(descending)
         if not count:
             return cls(descending, 0, 0.0, _NO_EXCESS)
-        size = min(max(int(0.1 * count), 1), count - 1)  # the largest tenth
+        size = min(max(int(_TAIL_SHARE * count), 1), count - 1)
         start = float(descending[size])
-        excess = float((descending[:size] - start).mean()) if size else 0.0
-        return cls(descending, size, start, max(excess, _NO_EXCESS))
+        excess = _NO_EXCESS
+        if size:
+            excess = max(float((descending[:size] - start).mean()), _NO_EXCESS)
+        return cls(descending, size, start, excess)
 
     def __call__(self, gap: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the chance that an error is at least `gap`; of no errors nothing is known, and the chance is 1."""
@@ -238,7 +253,9 @@ class ErrorTail:
 
     def reach(self, excesses: float) -> float:
         """Return so many mean excesses beyond the largest error; infinitely far where nothing is known."""
-        return float(self.errors[0] + excesses * self.excess) if len(self.errors) else np.inf
+        if not len(self.errors):
+            return np.inf
+        return float(self.errors[0] + excesses * self.excess)
 
 
 def discount_after(rank: int, more: float) -> float:
@@ -252,7 +269,8 @@ def discount_after(rank: int, more: float) -> float:
     """
     if rank > CUT:
         return 0.0
-    now, following = _DISCOUNTS[rank - 1], np.append(_DISCOUNTS[rank:], 0)
+    now = _DISCOUNTS[rank - 1]
+    following = np.append(_DISCOUNTS[rank:], 0)
     steepest = ((now - following) / np.arange(1, len(following) + 1)).max()
     return float(max(now - more * steepest, 0.0))
 
@@ -270,7 +288,7 @@ class Others:
         """Return how many are to have at least each of some true scores, (m,)."""
         total = np.zeros(len(scores))
         for tail, tops, counts in self.bands:
-            near = tail(scores.min(initial=np.inf) - tops) * counts > 1e-9  # the others are next to nothing
+            near = tail(scores.min(initial=np.inf) - tops) * counts > _NEXT_TO_NONE
             total += tail(scores[:, None] - tops[near]) @ counts[near]
         return total
 
@@ -374,7 +392,9 @@ class Room:
 
 def scored(run: Rankings, query_id: str, metric: Metric) -> Iterator[tuple[str, float]]:
     """Yield the documents that a run has retrieved for a query, best first, with their true scores."""
-    sign = 1.0 if metric == "ip" else -1.0
+    sign = -1.0
+    if metric == "ip":
+        sign = 1.0
     for doc_id, score in zip(run.rankings.get(query_id, ()), run.scores.get(query_id, ()), strict=True):
         yield doc_id, sign * score
 
@@ -419,7 +439,8 @@ class Outside:
         return np.array([self._loss(run, query_id, query_set.grades(query_id)) for query_id in query_set.query_ids])
 
     def _loss(self, run: Rankings, query_id: str, judged: Mapping[str, int]) -> float:
-        around, query = self.surroundings, self.row_of[query_id]
+        around = self.surroundings
+        query = self.row_of[query_id]
         filled = np.flatnonzero(around.counts[query])
         tops = around.tops(query)[filled]
         counts = around.counts[query, filled]
@@ -432,8 +453,11 @@ class Outside:
     def floor(self, run: Rankings, query_set: QuerySet, losses: NDArray[np.float64]) -> Floor:
         """Return what is left of the full re-embed's scores, or of any arm's agreement, where `run` is in the pool."""
         is_share = self.temperature is not None
-        scores = 1.0 if is_share else ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
-        expected, least = (np.clip(scores - ratio * losses, 0, 1) for ratio in (self.ratio, self.most))
+        scores = np.ones(len(losses))
+        if not is_share:
+            scores = ndcg(run, query_set.qrels or {}, query_set.query_ids, CUT)
+        expected = np.clip(scores - self.ratio * losses, 0, 1)
+        least = np.clip(scores - self.most * losses, 0, 1)
         return Floor(query_set.merged(expected), query_set.merged(least), is_share)
 
 
@@ -454,7 +478,8 @@ def ratio_of_losses(
     tail = ErrorTail.of(
         np.concatenate([np.empty(0), *(query_recent.true - query_recent.translated for query_recent in recent)])
     )
-    observed, predicted = np.zeros(len(recent)), np.zeros(len(recent))
+    observed = np.zeros(len(recent))
+    predicted = np.zeros(len(recent))
     for position, (query_id, query_recent) in enumerate(zip(query_set.query_ids, recent, strict=True)):
         outsiders = Others([(tail, query_recent.translated, np.ones(len(query_recent.true)))])
         if not len(query_recent.true):

@@ -38,14 +38,21 @@ def searched_exactly(experiment: Experiment) -> list[Finding]:
     names = [name for name in (TRANSLATED, STAY) if name in experiment.stores and not asks_index(experiment, name)]
     if not names:
         return []
-    have = "has" if len(names) == 1 else "have"
-    stores = " and ".join(_NAMES[name] for name in names)
-    return [Finding("note", f"{stores} {have} no index that could miss something: searched exactly")]
+    subject = f"{' and '.join(_NAMES[name] for name in names)} have"
+    if len(names) == 1:
+        subject = f"{_NAMES[names[0]]} has"
+    return [Finding("note", f"{subject} no index that could miss something: searched exactly")]
 
 
 def findings_of(searches: tuple[OwnSearch, ...]) -> list[Finding]:
     """Return a caveat for each index that misses much, a note for others."""
-    return [Finding("note" if search.remedy is None else "caveat", search.sentence) for search in searches]
+    findings = []
+    for search in searches:
+        if search.remedy is None:
+            findings.append(Finding("note", search.sentence))
+        else:
+            findings.append(Finding("caveat", search.sentence))
+    return findings
 
 
 def _own_search(name: str, evidence: Evidence) -> OwnSearch:
@@ -53,29 +60,39 @@ def _own_search(name: str, evidence: Evidence) -> OwnSearch:
     full = evidence.scores(runs.full)
     exact = evidence.scores(runs.exact[name].run)
     scores = evidence.scores(runs.by_store[name].run)
-    has_old = name == TRANSLATED and STAY in runs.by_store
-    stay = evidence.scores(runs.by_store[STAY].run) if has_old else None
+    stay = None
+    if name == TRANSLATED and STAY in runs.by_store:
+        stay = evidence.scores(runs.by_store[STAY].run)
     by_index = evidence.rules.verdict(scores, full)
     exactly = evidence.rules.verdict(exact, full, stay)
     kept_share = _share_of_exact(scores, exact)
     setting = setting_of(evidence.experiment, name)
-    value, share = None, None
-    if kept_share < ENOUGH and setting is not None and not setting.is_stored:
-        value, share = _smallest_enough(name, evidence, setting, exact)
+    value = None
+    share = None
+    remedy = None
+    if kept_share < ENOUGH:
+        if setting is not None and not setting.is_stored:
+            value, share = _smallest_enough(name, evidence, setting, exact)
+        remedy = _remedy(setting, value, share)
     index = _index_name(evidence.experiment.stores[name].store.info, setting)
-    remedy = None if kept_share >= ENOUGH else _remedy(setting, value, share)
-    estimates = [verdict.retention.estimate for verdict in (exactly, by_index)]
-    figures = [exactly.scale.figure(estimate) for estimate in estimates]
-    keeps = f"has {exactly.scale.measured}" if exactly.scale.provisional else "keeps"
-    both = f"{_NAMES[name]} {keeps} {figures[0]} exactly, {figures[1]} by its own search ({index})"
+    scale = exactly.scale
+    keeps = "keeps"
+    if scale.provisional:
+        keeps = f"has {scale.measured}"
+    sentence = (
+        f"{_NAMES[name]} {keeps} {scale.figure(exactly.retention.estimate)} exactly, "
+        f"{scale.figure(by_index.retention.estimate)} by its own search ({index})"
+    )
+    if remedy is not None:
+        sentence += f": {remedy}"
     return OwnSearch(
         arm=name,
         index=index,
-        exactly=estimates[0],
-        by_index=estimates[1],
+        exactly=exactly.retention.estimate,
+        by_index=by_index.retention.estimate,
         of_exact=kept_share,
         is_safe_exactly=exactly.outcome is Outcome.SAFE,
-        sentence=both if remedy is None else f"{both}: {remedy}",
+        sentence=sentence,
         setting=value,
         setting_keeps=share,
         remedy=remedy,
@@ -97,7 +114,9 @@ def _smallest_enough(
 def _share_of_exact(scores: Scores, exact: Scores) -> float:
     """Return the mean score over that of exact search; 1 where that finds nothing."""
     exact_mean = float(exact.mean())
-    return float(scores.mean()) / exact_mean if exact_mean else 1.0
+    if not exact_mean:
+        return 1.0
+    return float(scores.mean()) / exact_mean
 
 
 def _values(setting: SearchSetting) -> Iterator[int]:
@@ -114,8 +133,11 @@ def _values(setting: SearchSetting) -> Iterator[int]:
 
 def _index_name(info: StoreInfo, setting: SearchSetting | None) -> str:
     name = str(info.details.get("factory", info.index_type))
-    name = "no index" if name == "none" else name
-    return name if setting is None else f"{name}, {setting.name} {setting.value}"
+    if name == "none":
+        name = "no index"
+    if setting is None:
+        return name
+    return f"{name}, {setting.name} {setting.value}"
 
 
 def _remedy(setting: SearchSetting | None, value: int | None, share: float | None) -> str:

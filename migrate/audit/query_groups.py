@@ -34,6 +34,12 @@ SPREADS: Final = 6.0
 MOST_ALIKE: Final = 0.95
 """Above this cosine queries are alike whatever is usual: in few dimensions any two may be near each other."""
 
+_LOOKS: Final = 2
+"""How often what is usual is learnt again from one query of each group found so far."""
+
+_COSINES_AT_ONCE: Final = 1 << 22
+"""Cosines in memory at a time: 16 MiB of float32."""
+
 _FEW: Final = 20
 """Groups that may be too few to learn from what is usual between them."""
 
@@ -62,12 +68,18 @@ def _joined(labels: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[
     from scipy.sparse.csgraph import connected_components
 
     first_of: dict[str, int] = {}
-    same_value = [row if value is None else first_of.setdefault(value, row) for row, value in enumerate(values)]
+    same_value = list(range(len(labels)))
+    for row, value in enumerate(values):
+        if value is not None:
+            same_value[row] = first_of.setdefault(value, row)
     first_of_label = np.unique(labels, return_index=True, return_inverse=True)
     same_label = first_of_label[1][first_of_label[2].ravel()]
-    rows, count = np.arange(len(labels)), len(labels)
-    ends = np.concatenate([rows, rows]), np.concatenate([same_label, np.array(same_value, dtype=np.int64)])
-    numbers: NDArray[np.int64] = connected_components(coo_array((np.ones(2 * count), ends), (count, count)))[1]
+    count = len(labels)
+    rows = np.arange(count)
+    starts = np.concatenate([rows, rows])
+    ends = np.concatenate([same_label, np.array(same_value, dtype=np.int64)])
+    edges = coo_array((np.ones(len(starts)), (starts, ends)), (count, count))
+    numbers: NDArray[np.int64] = connected_components(edges)[1]
     return numbers
 
 
@@ -75,16 +87,25 @@ def alike(vectors: Vectors) -> NDArray[np.int64]:
     """Return the number of the group of each query, (n,), by its vector, (n, dim)."""
     if not len(vectors):
         return np.empty(0, dtype=np.int64)
-    rows, positions = np.unique(unit_rows(vectors), axis=0, return_inverse=True)  # sorted: their order does not matter
-    passes = (np.arange(len(rows)), False), (_far_apart(rows), True), (None, False), (None, False)
-    groups = np.arange(len(rows))
-    for chosen, in_runs in passes:
-        one_of_each = np.unique(groups) if chosen is None else chosen
-        moved = centred(rows, rows[one_of_each].mean(axis=0))
-        groups = _grouped(moved, usual_cosine(moved[one_of_each], in_runs=in_runs))
-        if _are_few_and_apart(moved, groups):
-            break
+    # Sorted, so that the order of the queries does not matter
+    rows, positions = np.unique(unit_rows(vectors), axis=0, return_inverse=True)
+    # Whom to learn from what is usual: all, then few that are far apart, as a large topic would have it to itself
+    groups, is_settled = _regrouped(rows, np.arange(len(rows)))
+    if not is_settled:
+        groups, is_settled = _regrouped(rows, _far_apart(rows), in_runs=True)
+    for _ in range(_LOOKS):
+        if not is_settled:
+            groups, is_settled = _regrouped(rows, np.unique(groups))
     return groups[positions.ravel()]
+
+
+def _regrouped(
+    rows: Vectors, one_of_each: NDArray[np.int64], *, in_runs: bool = False
+) -> tuple[NDArray[np.int64], bool]:
+    """Return the group of each row, (n,), by what is usual between some of the rows, and if these are topics."""
+    moved = centred(rows, rows[one_of_each].mean(axis=0))
+    groups = _grouped(moved, usual_cosine(moved[one_of_each], in_runs=in_runs))
+    return groups, _are_few_and_apart(moved, groups)
 
 
 def _far_apart(rows: Vectors, most: int = 32) -> NDArray[np.int64]:
@@ -117,12 +138,14 @@ def _grouped(rows: Vectors, threshold: float) -> NDArray[np.int64]:
     """Return the first row of the group of each of some centred rows, (n,): those above a cosine are alike."""
     near = np.concatenate([(cosines > threshold).sum(axis=1) for _, cosines in _cosines(rows, rows)])
     firsts = np.argsort(-near, kind="stable")[: int((near > 1).sum())]
-    groups, free = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
+    groups = np.arange(len(rows))
+    free = np.ones(len(rows), dtype=bool)
     for start, cosines in _cosines(rows[firsts], rows):
         for first, is_alike in zip(firsts[start:].tolist(), cosines > threshold, strict=False):
             if free[first]:
                 members = is_alike & free
-                groups[members], free[members] = first, False
+                groups[members] = first
+                free[members] = False
     return groups
 
 
@@ -142,14 +165,16 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     pairs = np.triu_indices(len(sample), 1)
     if not len(pairs[0]):
         return MOST_ALIKE
-    # of a normal distribution, two standard deviations below the median, one, and the median
+    # Of a normal distribution, two standard deviations below the median, one, and the median
     lowest, low, middle = np.quantile((sample @ sample.T)[pairs], [0.0228, 0.1587, 0.5])
-    usual = middle + SPREADS * (middle - low)
-    return float(min(usual, low + SPREADS * (low - lowest) if in_runs else usual, MOST_ALIKE))
+    usual = min(middle + SPREADS * (middle - low), MOST_ALIKE)
+    if in_runs:
+        usual = min(usual, low + SPREADS * (low - lowest))
+    return float(usual)
 
 
 def _cosines(block: Vectors, rows: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Return the cosines of some rows with all, block by block, with the number of the first row of each."""
-    step = max((1 << 22) // len(rows), 1)
+    step = max(_COSINES_AT_ONCE // len(rows), 1)
     for start in range(0, len(block), step):
         yield start, block[start : start + step] @ rows.T

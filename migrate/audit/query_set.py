@@ -25,6 +25,7 @@ from migrate.datasets.beir import load_beir
 from migrate.datasets.download import resolve_beir
 from migrate.datasets.records import read_lines, read_query_log
 from migrate.datasets.synthetic import make_queries
+from migrate.display import counted
 from migrate.errors import DatasetError, InconclusiveError, StoreError, UsageError
 from migrate.removed import removal
 from migrate.selection import random_order
@@ -37,6 +38,9 @@ _NEARLY_AS_MANY = 0.9
 
 _FEW_VALUES = 2
 """Values up to which a field groups nothing: all queries would be an observation or two."""
+
+_READ_AT_ONCE = 1_000
+"""Documents that are read at a time to make queries from."""
 
 SYNTHETIC_QUERIES = 300
 """Enough for a verdict; `docs/statistics.md` has the power of so many."""
@@ -99,7 +103,9 @@ class QuerySet:
 
     def grades(self, query_id: str) -> Mapping[str, int]:
         """Return the judgements of a query, by document."""
-        return {} if self.qrels is None else self.qrels.get(query_id, {})
+        if self.qrels is None:
+            return {}
+        return self.qrels.get(query_id, {})
 
     def relevant_to(self, query_id: str) -> set[str]:
         """Return the documents that are relevant to a query."""
@@ -113,7 +119,9 @@ class QuerySet:
     @property
     def measure(self) -> str:
         """The measure that a verdict rests on: nDCG@10, or agreement@10 (`migrate.audit.unjudged`)."""
-        return NDCG if self.is_judged else AGREEMENT
+        if self.is_judged:
+            return NDCG
+        return AGREEMENT
 
     @property
     def grouping(self) -> Grouping:
@@ -124,14 +132,20 @@ class QuerySet:
 
     def group_of(self, query: Query) -> str | None:
         """Return what the field that groups queries says of one; None where it says nothing."""
-        value = None if self.group_field is None else query.metadata.get(self.group_field)
-        return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
+        if self.group_field is None:
+            return None
+        value = query.metadata.get(self.group_field)
+        if value is None or isinstance(value, str):
+            return value
+        return json.dumps(value, sort_keys=True)
 
 
 def only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
     """Return the query set with some of its queries, and a note."""
     ids = {query.id for query in queries}
-    qrels = None if query_set.qrels is None else {q: grades for q, grades in query_set.qrels.items() if q in ids}
+    qrels = query_set.qrels
+    if qrels is not None:
+        qrels = {query_id: grades for query_id, grades in qrels.items() if query_id in ids}
     return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
 
 
@@ -166,13 +180,16 @@ def split_of(location: str, split: str = "test") -> tuple[str, str]:
     (('msmarco', 'dev'), ('my-beir', 'test'))
     """
     folder, colon, named = location.rpartition(":")
-    return (folder, named) if colon and named and not Path(location).exists() else (location, split)
+    if colon and named and not Path(location).exists():  # a path may have a colon too
+        return folder, named
+    return location, split
 
 
 def load_unjudged(path: Path) -> QuerySet:
     """Return queries without judgements, as `migrate.datasets.records.read_query_log` reads them, each text once."""
     if path.is_dir():
         raise DatasetError(f"{path} is a folder, not a file of queries; one in the form of BEIR is for --judged")
+    # Read as lines, such a value would be a list of queries like "{" and "["
     first = next((line.strip() for _, line in read_lines(path)), "")
     if first in ("{", "[") or first.startswith("[{"):
         raise DatasetError(f"{path} holds one JSON value; write a query, or a JSON object, on each line")
@@ -201,8 +218,9 @@ def synthetic_queries(
     location = store.info.location
     if not store.info.has_texts:
         raise StoreError(f"{location} has no texts to make queries from; give queries: --queries FILE")
-    order, height = random_order(store, seed, 3), 1_000
-    blocks = (order[start : start + height] for start in range(0, len(order), height))
+    order = random_order(store, seed, 3)
+    # Blocks, as the first few documents mostly give queries enough, and texts of a block are read at once
+    blocks = (order[start : start + _READ_AT_ONCE] for start in range(0, len(order), _READ_AT_ONCE))
     drawn = (document for rows in blocks for document in store.documents(rows))
     asked_of = list(islice(make_queries(drawn, lambda document: key_of(document, parent_field)), count))
     queries = [Query(doc_id, query.text) for doc_id, query in asked_of]
@@ -236,11 +254,10 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
         )
     n_values = len(set(values))
     if n_values <= _FEW_VALUES and n_values + len(grouped.distinct) - len(values) < FEWEST_QUERIES:
-        few = "1 value" if n_values == 1 else f"{n_values} values"
         raise UsageError(
-            f"{query_set.name}: {group_field!r} has {few} in {len(values):,} queries, so that it cannot group them: "
-            "queries of one value count as one observation; name a field that tells users or topics apart, or leave "
-            "--group-field out"
+            f"{query_set.name}: {group_field!r} has {counted(n_values, 'value', 'values')} in {len(values):,} queries, "
+            "so that it cannot group them: queries of one value count as one observation; name a field that tells "
+            "users or topics apart, or leave --group-field out"
         )
     if n_values >= _NEARLY_AS_MANY * len(values):
         raise UsageError(
@@ -253,9 +270,11 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
 
 def independent(query_set: QuerySet, choosers: Collection[str]) -> QuerySet:
     """Return the query set without the `choosers` (`migrate.selection.choosers`), with a note of how many those are."""
-    judges = [query for query in query_set.queries if not is_chooser(query, choosers)] if choosers else []
+    if not choosers:
+        return query_set
+    judges = [query for query in query_set.queries if not is_chooser(query, choosers)]
     n_excluded = len(query_set.queries) - len(judges)
-    if not choosers or not n_excluded:
+    if not n_excluded:
         return query_set
     excluded = f"{n_excluded:,} of {len(query_set.queries):,} queries chose documents that have true vectors"
     judging = only(query_set, judges, f"{excluded}; they do not judge")
@@ -280,12 +299,19 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     for text in sorted(words_of):  # their order is that of their digests, not of the file
         telling = [word for word in words_of[text] if times[word] <= max(0.1 * len(words_of), 2)]
         candidates = sorted({leader for word in telling for leader in leaders.get(word, ())})
-        near = (o for o in candidates if len(words_of[o] & words_of[text]) > 0.5 * len(words_of[o] | words_of[text]))
-        first_of[text] = next(near, text)
+        first_of[text] = next((leader for leader in candidates if _jaccard(words_of, leader, text) > 0.5), text)
         if first_of[text] == text:
             for word in telling:
                 leaders.setdefault(word, []).append(text)
     return first_of
+
+
+def _jaccard(words_of: Mapping[str, frozenset[str]], first: str, second: str) -> float:
+    """Return the share of the words of two texts that both have; 0 where neither has any."""
+    either = words_of[first] | words_of[second]
+    if not either:
+        return 0.0
+    return len(words_of[first] & words_of[second]) / len(either)
 
 
 def share_of(text: str) -> float:
@@ -295,7 +321,9 @@ def share_of(text: str) -> float:
     0.5
     """
     number = text.strip().removesuffix("%")
-    share = float(number) / 100 if number.replace(".", "", 1).isdecimal() and number.isascii() else 0.0
+    share = 0.0
+    if number.replace(".", "", 1).isdecimal() and number.isascii():
+        share = float(number) / 100
     if not (0 < share < 1 and text.strip().endswith("%")):
         raise UsageError(f"--hold-out: {text!r} is not a share of the queries; give one such as 50%")
     return share

@@ -369,7 +369,8 @@ def _vouches(translated: Store, embedder: Embedder) -> bool:
 
 def _is_of_target(translated: Store, reference: Store) -> bool:
     """Return whether manifests say that a command embedded the reference with the translated store's model."""
-    manifest, model = reference.info.manifest, target_of(translated)
+    manifest = reference.info.manifest
+    model = target_of(translated)
     is_made = _made_by(reference) in _MADE_RIGHT and index_is_verified(reference)
     return manifest is not None and model is not None and is_made and manifest.model == model
 

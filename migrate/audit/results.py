@@ -67,7 +67,9 @@ class Reranking:
 
     @staticmethod
     def _price(usd: float | None) -> str:
-        return "" if usd is None else f"{dollars(usd)}, "
+        if usd is None:
+            return ""
+        return f"{dollars(usd)}, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,9 @@ class ArmResult:
 
     def mean(self, measure: str) -> float | None:
         """Return mean over all distinct queries, or None where the measure could not be taken."""
-        return float(self.scores[measure].mean()) if measure in self.scores else None
+        if measure not in self.scores:
+            return None
+        return float(self.scores[measure].mean())
 
 
 def plan_word(name: str) -> str:
@@ -122,7 +126,9 @@ def rerank_depths(plan: str) -> tuple[int, ...]:
     ((20,), (50,), ())
     """
     match = re.fullmatch(f"(?:{TWO_STAGE}|{TOGETHER})-([1-9][0-9]{{0,8}})", plan_word(plan))
-    return () if match is None else (int(match[1]),)
+    if match is None:
+        return ()
+    return (int(match[1]),)
 
 
 NO_OLD_STORE = "needs the store before the migration and its model: --source STORE, --source-model SPEC"
@@ -142,8 +148,9 @@ def check_plan(
     plans += map(plan_word, own_arms or ())
     pattern = f"{TRANSLATED}|{TOGETHER}|{BRIDGE}|(?:{TWO_STAGE}|{TOGETHER})-[1-9][0-9]{{0,8}}"
     if own_arms is not None and word not in plans and not re.fullmatch(pattern, word):
-        close = get_close_matches(word, plans, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"name one such as {', '.join(plans)}"
+        remedy = f"name one such as {', '.join(plans)}"
+        if close := get_close_matches(word, plans, n=1):
+            remedy = f"did you mean {close[0]}?"
         raise UsageError(f"--plan: there is no plan {plan!r}; {remedy}")
     for arm, need, is_there in ((TOGETHER, NO_OLD_STORE, has_old_model), (BRIDGE, NO_BRIDGE, has_bridge)):
         if not is_there and word.partition("-")[0] == arm:
@@ -168,14 +175,16 @@ def find_plan(plan: str, names: Iterable[str], skipped: Mapping[str, str]) -> st
     """
     name_of = {plan_word(name): name for name in names}
     if plan_word(plan) not in name_of:
-        needs = "; ".join(f"{name} {need}" for name, need in skipped.items() if plan_word(name) == plan_word(plan))
-        listed = f" ({needs})" if needs else ""
-        raise UsageError(f"--plan: {plan!r} is not an arm of this audit{listed}; name one of {', '.join(name_of)}")
+        event = f"{plan!r} is not an arm of this audit"
+        if needs := [f"{name} {need}" for name, need in skipped.items() if plan_word(name) == plan_word(plan)]:
+            event += f" ({'; '.join(needs)})"
+        raise UsageError(f"--plan: {event}; name one of {', '.join(name_of)}")
     return name_of[plan_word(plan)]
 
 
 def win_tie_loss(arm: Scores, reference: Scores) -> tuple[int, int, int]:
     """Return how many queries the arm answers better than, as well as, and worse than the reference."""
     difference = arm - reference
-    wins, losses = int((difference > TIE).sum()), int((difference < -TIE).sum())
+    wins = int((difference > TIE).sum())
+    losses = int((difference < -TIE).sum())
     return wins, len(difference) - wins - losses, losses

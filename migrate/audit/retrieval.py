@@ -24,6 +24,9 @@ from migrate.vectors import Batch, Progress, Vectors, check_vectors
 
 _NONE: frozenset[str] = frozenset()
 
+_VECTORS_AT_ONCE = 1 << 28
+"""Bytes of true vectors that are read at a time to rank documents again: 256 MiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedRun:
@@ -62,13 +65,15 @@ class Runs:
 def search_stores(experiment: Experiment, *, for_pool: bool) -> Runs:
     """Ask every store that is there; `for_pool` says that a pool is to be made of what they find."""
     by_store = {name: search_store(experiment, name) for name in experiment.stores}
-    exact = {
-        name: search_exactly(experiment, name) if asks_index(experiment, name) else timed
-        for name, timed in by_store.items()
-    }
+    exact = dict(by_store)  # but for stores that were asked by their own index
+    for name in by_store:
+        if asks_index(experiment, name):
+            exact[name] = search_exactly(experiment, name)
     has_texts = experiment.stores[TRANSLATED].store.info.has_texts
     needs_words = experiment.ranks_words or (has_texts and experiment.query_set.is_judged)
-    bm25 = rank_by_words(experiment) if needs_words else None
+    bm25 = None
+    if needs_words:
+        bm25 = rank_by_words(experiment)
     candidates = {}
     if depths_asked(experiment) and (for_pool or can_rerank(experiment)):
         candidates = _candidates(experiment)
@@ -146,7 +151,9 @@ def _judged_as(searched: Searchable, left_out: Collection[str], ids: Sequence[st
     documents: list[str | None] = list(ids)
     listed = np.flatnonzero(rows >= 0)
     for position, document in zip(listed.tolist(), keys.documents.take(rows[listed]), strict=True):
-        documents[position] = None if document in left_out else document
+        documents[position] = document
+        if document in left_out:
+            documents[position] = None
     return documents
 
 
@@ -171,14 +178,18 @@ def _judged(
         stop = start + len(batch)
         low, high = np.searchsorted(left_out, (start, stop))
         rows = np.delete(np.arange(start, stop), left_out[low:high] - start)
-        vectors = batch.vectors if low == high else batch.vectors[rows - start]
+        vectors = batch.vectors
+        if low < high:
+            vectors = vectors[rows - start]
         yield Batch(documents.take(rows), _as_compared(experiment, name, vectors))
         start = stop
 
 
 def _as_compared(experiment: Experiment, name: str, vectors: Vectors) -> Vectors:
     """Return vectors as the store of that name compares them; the full re-embed as the translated one does."""
-    return as_compared(experiment.stores[TRANSLATED if name == FULL else name].store.info, vectors)
+    if name == FULL:
+        name = TRANSLATED
+    return as_compared(experiment.stores[name].store.info, vectors)
 
 
 def _checked(store: Store, progress: Progress) -> Iterator[Batch]:
@@ -220,7 +231,8 @@ def weight_of_old(experiment: Experiment, runs: Runs) -> float:
 
     It is from how far both stores agree: what the reference would teach is no part of what the reference judges.
     """
-    new, old = (runs.by_store[name].run for name in (TRANSLATED, STAY))
+    new = runs.by_store[TRANSLATED].run
+    old = runs.by_store[STAY].run
     return RankComparison.of(new, old).weight(experiment.n_documents)
 
 
@@ -257,8 +269,10 @@ def _first_ids(experiment: Experiment, name: str, depth: int) -> Rankings:
 
 def _listed(names: Names, ids: Sequence[str]) -> list[str | None]:
     """Return ids as they are; None for one that the store did not list."""
-    rows = names.rows_of(ids)
-    return [doc_id if row >= 0 else None for doc_id, row in zip(ids, rows.tolist(), strict=True)]
+    listed: list[str | None] = list(ids)
+    for position in np.flatnonzero(names.rows_of(ids) < 0).tolist():
+        listed[position] = None
+    return listed
 
 
 def candidate_rows(experiment: Experiment, runs: Runs, name: str, depth: int) -> list[Rows]:
@@ -275,7 +289,8 @@ def rerank(experiment: Experiment, rows_of: Sequence[Rows], depth: int) -> Timed
 def _reranked(experiment: Experiment, rows_of: Sequence[Rows], depth: int) -> Rankings:
     count = len(rows_of)
     dim = experiment.stores[FULL].store.info.dim
-    step = max((1 << 28) // (4 * dim * depth), 1)  # queries to 256 MiB of vectors
+    bytes_per_query = 4 * dim * depth
+    step = max(_VECTORS_AT_ONCE // bytes_per_query, 1)
     rankings: dict[str, tuple[str, ...]] = {}
     for start in range(0, count, step):
         experiment.progress(f"rank {depth} again", start, count)
@@ -290,7 +305,9 @@ def rank_true_rows(experiment: Experiment, block: range, rows_of: Sequence[NDArr
     searched = experiment.stores[FULL]
     reference = searched.store
     rows = np.unique(np.concatenate(rows_of))
-    batch = reference.get(rows) if len(rows) else Batch([], np.empty((0, reference.info.dim), np.float32))
+    batch = Batch([], np.empty((0, reference.info.dim), np.float32))
+    if len(rows):
+        batch = reference.get(rows)
     check_vectors(batch.ids, batch.vectors, source=reference.info.location)
     for number, query_rows in zip(block, rows_of, strict=True):
         query_id = experiment.query_set.query_ids[number]
@@ -325,4 +342,6 @@ def _timed(experiment: Experiment, answer: Callable[[], Rankings]) -> TimedRun:
     started = time.perf_counter()
     run = answer()
     seconds = time.perf_counter() - started
-    return TimedRun(without_self(run) if experiment.query_set.exclude_self else run, seconds)
+    if experiment.query_set.exclude_self:
+        run = without_self(run)
+    return TimedRun(run, seconds)

@@ -55,7 +55,9 @@ class Rules:
 
     def bootstrap(self, *, in_pool: bool = False) -> Bootstrap:
         """Return the rules for bounds of scores, which are those `in_pool` where a floor belongs to them."""
-        floor = self.floor if in_pool else None
+        floor = None
+        if in_pool:
+            floor = self.floor
         return Bootstrap(self.query_set.grouping, self.settings.seed, self.settings.resamples, floor=floor)
 
     def verdict(
@@ -105,8 +107,12 @@ class Rules:
 
     def expected(self, full: Scores) -> Scores:
         """Return the scores of the full re-embed, as they are expected where only a pool of it is there."""
-        return full if self.floor is None else self.floor.expected
+        if self.floor is None:
+            return full
+        return self.floor.expected
 
     def likely(self, arm: Scores, full: Scores) -> tuple[Scores, Scores]:
         """Return the scores of an arm and of the full re-embed, as they are expected where there is only a pool."""
-        return (arm, full) if self.floor is None else self.floor.likely(arm, full)
+        if self.floor is None:
+            return arm, full
+        return self.floor.likely(arm, full)

@@ -40,7 +40,9 @@ def agreement_temperature(experiment: Experiment, full: Rankings) -> float:
 
 def full_scores(experiment: Experiment, full: Rankings) -> TopScores:
     """Return the true scores of the first 10 documents of the full re-embed's own run, as `true_scores` does."""
-    sign = -1.0 if experiment.stores[FULL].store.info.metric == "l2" else 1.0
+    sign = 1.0
+    if experiment.stores[FULL].store.info.metric == "l2":
+        sign = -1.0
     ids = experiment.query_set.query_ids
     scores = np.full((len(ids), CUT), -np.inf)
     for row, query_id in enumerate(ids):
@@ -74,4 +76,6 @@ def true_scores(experiment: Experiment, full: Rankings, run: Rankings) -> TopSco
         for i, top, scores_of, more in zip(block, tops, ranked_scores, further, strict=True):
             scores_of |= zip(more.rankings[ids[i]], more.scores[ids[i]], strict=True)
             scores[i, : len(top)] = [scores_of.get(doc_id, worst) for doc_id in top]
-    return -scores if metric == "l2" else scores
+    if metric == "l2":
+        return -scores
+    return scores

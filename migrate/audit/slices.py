@@ -45,26 +45,27 @@ def topics_of(experiment: Experiment, keys: Sequence[str]) -> Mapping[str, str]:
     rows = full.rows(sample)
     vectors = full.store.get(np.array(list(rows.values()), dtype=np.int64)).vectors
     clustering = KMeans(count, n_init=2, max_iter=50, random_state=seed)
-    part_of: NDArray[np.int32] = clustering.fit_predict(unit_rows(vectors))
-    labels = _cluster_labels([texts[key] for key in rows], part_of, count)
-    topics = {key: labels[cluster] for key, cluster in zip(rows, part_of, strict=True)}
+    clusters: NDArray[np.int32] = clustering.fit_predict(unit_rows(vectors))
+    labels = _cluster_labels([texts[key] for key in rows], clusters, count)
+    topics = {key: labels[cluster] for key, cluster in zip(rows, clusters, strict=True)}
     return {key: topics[key] for key in keys if key in topics}
 
 
-def _cluster_labels(texts: Sequence[str], part_of: NDArray[np.int32], count: int) -> list[str]:
+def _cluster_labels(texts: Sequence[str], clusters: NDArray[np.int32], count: int) -> list[str]:
     """Return words that set clusters apart: TF-IDF of all texts of each (Grootendorst 2022, BERTopic, eq. 2)."""
     from sklearn.feature_extraction.text import CountVectorizer
 
-    words = r"(?u)\b[^\W\d_]{3,}\b"
-    counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=words)
+    word_pattern = r"(?u)\b[^\W\d_]{3,}\b"
+    counter = CountVectorizer(stop_words="english", max_features=20_000, token_pattern=word_pattern)
     try:
         counts = counter.fit_transform(texts)
     except ValueError:  # no words but numbers and stop words
         return [f"cluster {cluster + 1}" for cluster in range(count)]
     terms = counter.get_feature_names_out()
-    together = np.stack([np.asarray(counts[part_of == cluster].sum(axis=0)).ravel() for cluster in range(count)])
-    per_class = together.sum() / count
-    weights = together / np.maximum(together.sum(axis=1, keepdims=True), 1) * np.log1p(per_class / together.sum(axis=0))
+    times = np.stack([np.asarray(counts[clusters == cluster].sum(axis=0)).ravel() for cluster in range(count)])
+    n_terms = np.maximum(times.sum(axis=1, keepdims=True), 1)
+    per_cluster = times.sum() / count
+    weights = times / n_terms * np.log1p(per_cluster / times.sum(axis=0))
     best = np.argsort(-weights, axis=1, kind="stable")[:, :3]
     return [", ".join(terms[column] for column in row) for row in best]
 
@@ -106,49 +107,63 @@ def _labellings(experiment: Experiment, subjects: Mapping[str, str]) -> dict[str
     rows = [row_of.get(document) for document in documents]
     lengths = _quantile_labels([len(query.text.split()) for query in queries], "{:.0f}")
     labellings: dict[str, Sequence[str | None]] = {"words in the query": lengths}
-    topics = {} if experiment.in_pool else topics_of(experiment, list(subjects.values()))
-    if topics:
-        labellings["topic"] = [topics.get(document) for document in documents]
+    if not experiment.in_pool:  # a pool has true vectors of what was asked for alone, and shows no other topics
+        topics = topics_of(experiment, list(subjects.values()))
+        if topics:
+            labellings["topic"] = [topics.get(document) for document in documents]
     confidence = usable_confidence(translated.store)
     if confidence is not None:
-        labellings["confidence"] = _quantile_labels(
-            [None if row is None else float(confidence[row]) for row in rows], "{:.2f}"
-        )
+        values = [_confidence_at(confidence, row) for row in rows]
+        labellings["confidence"] = _quantile_labels(values, "{:.2f}")
     return labellings | {field: _metadata(translated.store, rows, field) for field in experiment.settings.slices}
+
+
+def _confidence_at(confidence: NDArray[np.floating], row: int | None) -> float | None:
+    if row is None:
+        return None
+    return float(confidence[row])
 
 
 def _metadata(store: Store, rows: Sequence[int | None], field: str) -> Sequence[str | None]:
     """Return the field of each query's document; rare values together."""
-    rows_used = sorted({row for row in rows if row is not None})
-    documents = store.documents(np.array(rows_used, dtype=np.int64)) if store.info.has_texts else iter(())
-    values = {row: document.metadata.get(field) for row, document in zip(rows_used, documents, strict=False)}
-    labels = [None if row is None or values.get(row) is None else str(values[row]) for row in rows]
+    if not store.info.has_texts:
+        return [None] * len(rows)
+    used_rows = sorted({row for row in rows if row is not None})
+    documents = store.documents(np.array(used_rows, dtype=np.int64))
+    labels_by_row: dict[int | None, str] = {}
+    for row, document in zip(used_rows, documents, strict=True):
+        value = document.metadata.get(field)
+        if value is not None:
+            labels_by_row[row] = str(value)
+    labels = [labels_by_row.get(row) for row in rows]
     common = {value for value, _ in Counter(filter(None, labels)).most_common(10)}
-    return [label if label is None or label in common else "(others)" for label in labels]
+    common_or_none = {None, *common}
+    return [label if label in common_or_none else "(others)" for label in labels]
 
 
 def _quantile_labels(values: Sequence[float | None], form: str) -> Sequence[str | None]:
-    """Return up to ten parts of equally many, each named by its ends; fewer where they would hold few queries."""
+    """Return up to ten quantiles, each named by its ends; fewer where they would hold few queries."""
     numbers = np.array([value for value in values if value is not None], dtype=float)
     if not len(numbers):
         return [None] * len(values)
     count = int(np.clip(len(numbers) // 30, 1, 10))
     edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
-    names = _names(numbers, np.searchsorted(edges, numbers, side="left"), form)
-    return [None if value is None else names[int(np.searchsorted(edges, value, side="left"))] for value in values]
+    positions = np.searchsorted(edges, numbers, side="left")
+    names = {int(position): _range_name(numbers[positions == position], form) for position in np.unique(positions)}
+    labels: list[str | None] = [None] * len(values)
+    for query, value in enumerate(values):
+        if value is not None:
+            labels[query] = names[int(np.searchsorted(edges, value, side="left"))]
+    return labels
 
 
-def _names(numbers: NDArray[np.float64], part_of: NDArray[np.int64], form: str) -> dict[int, str]:
-    ends = {
-        int(cluster): (numbers[part_of == cluster].min(), numbers[part_of == cluster].max())
-        for cluster in np.unique(part_of)
-    }
-    return {
-        cluster: form.format(low)
-        if form.format(low) == form.format(high)
-        else f"{form.format(low)} to {form.format(high)}"
-        for cluster, (low, high) in ends.items()
-    }
+def _range_name(numbers: NDArray[np.float64], form: str) -> str:
+    """Return the ends of some numbers in words; one number where both would read the same."""
+    low = form.format(numbers.min())
+    high = form.format(numbers.max())
+    if low == high:
+        return low
+    return f"{low} to {high}"
 
 
 def _groups(labels: Iterable[str | None]) -> dict[str, NDArray[np.int64]]:

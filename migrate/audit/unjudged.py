@@ -47,10 +47,11 @@ def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = No
         return np.zeros(len(full))
     best = full[:, :1]
     answered = np.isfinite(best[:, 0])
-    scale = temperature_of(full[answered]) if temperature is None else temperature
+    if temperature is None:
+        temperature = temperature_of(full[answered])
     discounts = 1 / np.log2(np.arange(full.shape[1]) + 2)
     best = np.where(np.isfinite(best), best, 0)
-    reached, possible = (_gains(scores, best, scale) @ discounts for scores in (arm, full))
+    reached, possible = (_gains(scores, best, temperature) @ discounts for scores in (arm, full))
     values: Scores = np.divide(reached, possible, out=np.zeros(len(full)), where=answered)
     return np.minimum(values, 1.0)  # above it by rounding alone: no ranking scores more than the full re-embed's
 
@@ -58,13 +59,15 @@ def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = No
 def temperature_of(full: TopScores) -> float:
     """Return the temperature of the gains, in the unit of the scores; next to nothing where all are equal."""
     last = np.where(np.isfinite(full), full, np.inf).min(axis=1)  # of a shorter ranking, its last document
-    spread = float(np.median(full[:, 0] - last)) if len(full) else 0.0
+    spread = 0.0
+    if len(full):
+        spread = float(np.median(full[:, 0] - last))
     return max(TEMPERATURE * spread, float(np.finfo(np.float64).tiny))
 
 
-def _gains(scores: TopScores, best: TopScores, scale: float) -> TopScores:
-    with np.errstate(over="ignore"):  # a score far below the best, by a tiny scale: the gain is 0 all the same
-        gains: TopScores = np.exp(np.minimum((scores - best) / scale, 0))
+def _gains(scores: TopScores, best: TopScores, temperature: float) -> TopScores:
+    with np.errstate(over="ignore"):  # a score far below the best, by a tiny temperature: the gain is 0 all the same
+        gains: TopScores = np.exp(np.minimum((scores - best) / temperature, 0))
     return gains
 
 

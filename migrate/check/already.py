@@ -20,7 +20,8 @@ def is_recorded_of(store: Store, embedder: Embedder) -> bool | None:
     None where it does not say, or only a stamp says so that nobody has checked. Of another model than the manifest's
     nothing but the name is asked.
     """
-    manifest, count = store.info.manifest, store.info.count
+    manifest = store.info.manifest
+    count = store.info.count
     if manifest is None or manifest.model is None:
         return None
     if manifest.store.made_by == MADE_BY_STAMP and not manifest.store.checked:

@@ -46,6 +46,9 @@ Measure = Callable[[Reembedded], RetrievalCost | None]
 
 SAMPLE_SIZE = SPOT_CHECKS
 
+_MOSTLY = 0.9
+"""Share of translated vectors, 0-1, above which they are as near the model's as was promised."""
+
 _CAUSES = {"norms": Cause.NORMS, "manifest": Cause.MANIFEST, "unchanged": Cause.CHANGED}
 """The cause by the name of a finding that is not as expected, the weightiest first."""
 
@@ -71,7 +74,8 @@ def check_store(
     dimension = dimension_finding(store, model)
     if not dimension.ok:
         return _other_dimension(store, embedder, dimension, seed)
-    findings, unchanged = [dimension], None
+    findings = [dimension]
+    unchanged = None
     recorded = store.info.manifest
     if manifest != "ignore" and recorded is not None and recorded.model is not None:
         unchanged = unchanged_finding(store)
@@ -80,19 +84,18 @@ def check_store(
             by_name = Observation("manifest", True, f"names {recorded.model.spec}, which may be {model.spec} or not")
         findings += filter(None, (by_name, unchanged))
     if manifest == "trust" and unchanged is not None and unchanged.ok and _is_named(store, model):
-        by_manifest = findings[1]
-        sentence = f"the manifest {by_manifest.message}, and the index is unchanged"
-        cause, sentence = (Cause.COMPATIBLE, sentence) if by_manifest.ok else (Cause.MANIFEST, by_manifest.message)
-        notes = _translated(store)
-        return Compatibility(store.info.location, model, cause, sentence, "manifest", tuple(findings), notes=notes)
+        return _by_manifest(store, model, findings)
     if not store.info.has_texts:
         return _by_facts(store, model, (*findings, norms_by_model(store, model, seed)))
     try:
         result, compared = _by_sample(store, embedder, findings, sample, seed, progress)
-    except MissingVectorError as error:  # a file that all of the store's vectors are from has them all
+    except MissingVectorError as error:
+        # A file that the vectors of the store are from has them all
         findings.append(Observation("texts", False, str(error)))
         return Compatibility(store.info.location, model, Cause.NOT_IN_FILE, str(error), "facts", tuple(findings))
-    return replace(result, retrieval=measure(compared)) if measure and result.cause is Cause.NEAR else result
+    if measure is None or result.cause is not Cause.NEAR:
+        return result
+    return replace(result, retrieval=measure(compared))
 
 
 def sample_size(sample: int | str | None, store: Store) -> int:
@@ -110,47 +113,70 @@ def planned_texts(
     store: Store, embedder: Embedder, *, sample: int = SAMPLE_SIZE, manifest: ManifestUse = "trust", seed: int = 0
 ) -> Sequence[Document]:
     """Return the texts that `check_store` embeds at first; where they disagree, it tries some of them in other ways."""
-    model, info = embedder.quick_identity(), store.info
+    model = embedder.quick_identity()
+    info = store.info
     is_answered = False
     if manifest == "trust" and info.manifest is not None and info.manifest.model is not None:
         unchanged = unchanged_finding(store)
         is_answered = unchanged is not None and unchanged.ok and _is_named(store, model)
     if not info.has_texts or is_answered or info.dim > model.dim:
         return ()
-    return draw(store, sample if info.dim == model.dim else FEW, seed)[0].documents
+    if info.dim < model.dim:  # only if these are the model's first dimensions is looked at
+        sample = FEW
+    return draw(store, sample, seed)[0].documents
 
 
 def _is_named(store: Store, model: ModelIdentity) -> bool:
     """Return whether the manifest names a model that can be compared with this one by name."""
     manifest = store.info.manifest
-    recorded = None if manifest is None else manifest.model
-    return recorded is not None and are_comparable(recorded, model)
+    if manifest is None or manifest.model is None:
+        return False
+    return are_comparable(manifest.model, model)
 
 
 def _translated(store: Store) -> tuple[str, ...]:
     manifest = store.info.manifest
-    source = None if manifest is None else manifest.source_model
-    if manifest is None or (source is None and manifest.store.made_by != "translate"):
+    if manifest is None:
         return ()
-    origin = "another model" if source is None else source.spec  # which a store of somebody else may not say
+    if manifest.source_model is not None:
+        origin = manifest.source_model.spec
+    elif manifest.store.made_by == "translate":
+        origin = "another model"  # which a store of somebody else may not say
+    else:
+        return ()
     return (f"translated from {origin}: in the space of the model, but not its vectors; an audit says how good",)
+
+
+def _by_manifest(store: Store, model: ModelIdentity, findings: list[Observation]) -> Compatibility:
+    """Judge by the manifest alone, whose hash is that of the index; it is the second finding."""
+    by_name = findings[1]
+    cause = Cause.MANIFEST
+    sentence = by_name.message
+    if by_name.ok:
+        cause = Cause.COMPATIBLE
+        sentence = f"the manifest {by_name.message}, and the index is unchanged"
+    notes = _translated(store)
+    return Compatibility(store.info.location, model, cause, sentence, "manifest", tuple(findings), notes=notes)
 
 
 def _by_facts(store: Store, model: ModelIdentity, findings: tuple[Observation, ...]) -> Compatibility:
     """Judge without texts: nothing can be proved, but much refuted."""
     wrong = next((finding for finding in findings if not finding.ok), None)
     if wrong is not None:
-        cause, sentence = _CAUSES[wrong.name], f"{wrong.name}: {wrong.message}"
+        cause = _CAUSES[wrong.name]
+        sentence = f"{wrong.name}: {wrong.message}"
     else:
         names = " and ".join(finding.name for finding in findings)
-        cause, sentence = Cause.COMPATIBLE, f"nothing speaks against it: {names} fit"
+        cause = Cause.COMPATIBLE
+        sentence = f"nothing speaks against it: {names} fit"
     note = "the store has no texts, so whether the vectors are the model's could not be checked"
     return Compatibility(store.info.location, model, cause, sentence, "facts", findings, notes=(note,))
 
 
 def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, seed: int) -> Compatibility:
     """Judge vectors of another dimension: of another model, or the first part of this one's."""
-    model, dim = embedder.quick_identity(), store.info.dim
+    model = embedder.quick_identity()
+    dim = store.info.dim
     notes = (fitting_models(store, model, seed),)
     result = Compatibility(
         store.info.location, model, Cause.DIMENSION, dimension.message, "facts", (dimension,), notes=notes
@@ -181,8 +207,9 @@ def _by_sample(
     compared = reembedded(sample, match)
     figures = _figures(store, compared, size)
     diagnosis = diagnose(store, embedder, compared, figures.disagreeing, progress)
-    translated, model = _translated(store), embedder.identity
-    if translated and not compared.agreeing.all() and compared.near.mean() > 0.9:
+    model = embedder.identity
+    translated = _translated(store)
+    if translated and not compared.agreeing.all() and compared.near.mean() > _MOSTLY:
         # Translated vectors are near those of the model, which is all that they promise
         sentence = (
             f"{figures.sampled - figures.agreeing} of {figures.sampled} sampled vectors are translated, and near the "
@@ -198,7 +225,7 @@ def _by_sample(
         has_spec = bool(agreeing.all())
     else:
         agreeing = best.agreeing
-        vectors = best.fresh
+        vectors = best.vectors
         way = best.hypothesis.embedder
         has_spec = best.hypothesis.has_spec
     finding = None
@@ -211,7 +238,9 @@ def _by_sample(
             options = special_options(way.identity)
             finding = Found(way.profile.spec, options, way.identity, len(compared), int(agreeing.sum()), seed)
     cause, sentence = _answer(diagnosis, findings)
-    suggestions = (fitting_models(store, model, seed),) if cause is Cause.OTHER_MODEL else ()
+    notes = [*translated, *_doubts(store, compared, model)]
+    if cause is Cause.OTHER_MODEL:
+        notes.insert(0, fitting_models(store, model, seed))
     result = Compatibility(
         store.info.location,
         model,
@@ -222,7 +251,7 @@ def _by_sample(
         figures=figures,
         trials=diagnosis.trials,
         examples=_examples(compared, diagnosis),
-        notes=(*suggestions, *translated, *_doubts(store, compared, model)),
+        notes=tuple(notes),
         found=finding,
         # A query finds the same documents in the same order, however long its vector is
         suits_queries=cause is Cause.NORMS and (store.info.metric == "ip" or sampled_norms(store, seed).is_unit),
@@ -242,9 +271,11 @@ def _answer(diagnosis: Diagnosis, findings: list[Observation]) -> tuple[Cause, s
 
 
 def _figures(store: Store, compared: Reembedded, size: int) -> Agreement:
-    n, agreeing = len(compared), int(compared.agreeing.sum())
-    # fewer than requested: the store has no more different texts
-    population = n if n < size or n == store.info.count else store.info.count
+    n = len(compared)
+    agreeing = int(compared.agreeing.sum())
+    population = store.info.count
+    if n < size:  # the store has no more different texts
+        population = n
     return Agreement(
         sampled=n,
         agreeing=agreeing,
@@ -259,9 +290,10 @@ def _examples(compared: Reembedded, diagnosis: Diagnosis) -> tuple[Example, ...]
     """Return the documents that disagree most."""
     order = np.argsort(compared.match.cosines, kind="stable").tolist()
     rows = [row for row in order if diagnosis.taken_for[row] != "agrees"][:5]
-    names, cosines = compared.documents, compared.match.cosines.tolist()
+    documents = compared.documents
+    cosines = compared.match.cosines.tolist()
     return tuple(
-        Example(names[row].id, int(compared.rows[row]), cosines[row], diagnosis.taken_for[row]) for row in rows
+        Example(documents[row].id, int(compared.rows[row]), cosines[row], diagnosis.taken_for[row]) for row in rows
     )
 
 

@@ -37,9 +37,15 @@ def share_of(hits: int, sampled: int, population: int) -> Share:
         return Share(estimate, estimate, estimate)
     from scipy.special import betaincinv
 
-    tail = 0.05 if hits in (0, sampled) else 0.025
-    lower = float(betaincinv(hits, sampled - hits + 1, tail)) if hits else 0.0
-    upper = float(betaincinv(hits + 1, sampled - hits, 1 - tail)) if hits < sampled else 1.0
+    tail = 0.025
+    if hits in (0, sampled):  # one bound is known, and all of the error is for the other one
+        tail = 0.05
+    lower = 0.0
+    if hits:
+        lower = float(betaincinv(hits, sampled - hits + 1, tail))
+    upper = 1.0
+    if hits < sampled:
+        upper = float(betaincinv(hits + 1, sampled - hits, 1 - tail))
     return Share(estimate, lower, upper)
 
 
@@ -68,7 +74,9 @@ class Reembedded:
 
     def chance(self, rows: Mask | slice = slice(None)) -> float:
         """Return the median cosine of some documents over different texts, 0 where there is one text only."""
-        return float(np.nanmedian(self.crossed[rows])) if len(self) > 1 else 0.0
+        if len(self) <= 1:
+            return 0.0
+        return float(np.nanmedian(self.crossed[rows]))
 
     def is_near(self, rows: Mask) -> bool:
         """Return whether most of some documents, (n,), are near, and came half of the way from chance to the model's.

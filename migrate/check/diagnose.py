@@ -19,6 +19,21 @@ from migrate.selection.matches import Mask, agree, matches
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, unit_rows
 
+_PROBES = 4
+"""Documents that a way of embedding is tried on first."""
+
+_MOST_PROBES = 0.875
+"""Share of these, 0-1, that have to be nearer in a loose comparison, where half are by chance."""
+
+_BY_CHANCE = 1e-4
+"""A chance below which a way that is nearer in a loose comparison is not so by luck."""
+
+_SEARCHED = 256
+"""Sampled texts whose vectors are looked for in all rows."""
+
+_MOST_RUNS = 4
+"""Runs of rows up to which they are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -49,24 +64,28 @@ def hypotheses(embedder: Embedder, documents: Sequence[Document], *, texts_may_d
 
 def _prefixes(embedder: Embedder) -> Iterator[Hypothesis]:
     """Yield the model without its prefix, and with it twice; nothing for a model without one."""
-    document, query = embedder.identity.document_prefix, embedder.identity.query_prefix
-    if not document:
+    prefix = embedder.identity.document_prefix
+    query_prefix = embedder.identity.query_prefix
+    if not prefix:
         return
-    for prefix, cause, meaning in (
-        ("", Cause.MISSING_PREFIX, f"without the prefix {document!r}"),
-        (document + document, Cause.DOUBLED_PREFIX, f"with the prefix {document!r} twice"),
-    ):
-        if (prefixed := with_prefixes(embedder, prefix, query)) is not None:
-            yield Hypothesis(cause, meaning, prefixed)
+    without = with_prefixes(embedder, "", query_prefix)
+    if without is not None:
+        yield Hypothesis(Cause.MISSING_PREFIX, f"without the prefix {prefix!r}", without)
+    doubled = with_prefixes(embedder, prefix + prefix, query_prefix)
+    if doubled is not None:
+        yield Hypothesis(Cause.DOUBLED_PREFIX, f"with the prefix {prefix!r} twice", doubled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """A way of embedding that gives some of the stored vectors: `agreeing` says which, (n,); `fresh` has its own."""
+    """A way of embedding that gives some of the stored vectors.
+
+    `agreeing` says which, (n,); `vectors` are its own of all documents, (n, dim).
+    """
 
     hypothesis: Hypothesis
     agreeing: Mask
-    fresh: Vectors
+    vectors: Vectors
 
 
 def try_hypotheses(
@@ -75,23 +94,27 @@ def try_hypotheses(
     """Try every way until one explains all the documents; return all trials, and what explains most, if anything.
 
     Where the tolerance is loose, agreeing proves nothing: there a way counts only if it is nearer than the plain one.
-    Where some documents agree, as short ones do that nothing was cut off, lengths are tried before all else.
     """
     trials: list[Trial] = []
     best: Explanation | None = None
     loose = compared.match.claim.tolerance.loose
-    doubtful = np.arange(len(compared)) if loose else np.flatnonzero(~compared.agreeing)
-    probes = doubtful[spread(len(doubtful), 4)]
+    doubtful = np.flatnonzero(~compared.agreeing)
+    least_share = 0.0
+    if loose:
+        doubtful = np.arange(len(compared))
+        least_share = _MOST_PROBES
+    # Each way is tried on a few documents first, as most explain none of them
+    probes = doubtful[spread(len(doubtful), _PROBES)]
     ways = list(hypotheses(embedder, compared.documents, texts_may_differ=bool(compared.near[probes].any())))
-    if compared.agreeing.any():
+    if compared.agreeing.any():  # as short documents do, of which nothing was cut off
         ways.sort(key=lambda way: way.cause is not Cause.LENGTH)
     for number, way in enumerate(ways):
         progress("try other ways of embedding", number, len(ways))
         trial, explanation = _try(compared, way, probes)
-        if trial.agreeing >= (0.875 * trial.tried if loose else 1):
+        if trial.agreeing >= max(least_share * trial.tried, 1):
             trial, explanation = _try(compared, way, np.arange(len(compared)))
             # Several ways are tried, and none should be nearer by chance
-            is_chance = loose and sign_test(trial.agreeing, trial.tried) > 1e-4
+            is_chance = loose and sign_test(trial.agreeing, trial.tried) > _BY_CHANCE
             if not is_chance and (best is None or trial.agreeing > best.agreeing.sum()):
                 best = explanation
         trials.append(trial)
@@ -116,7 +139,7 @@ def sign_test(better: int, n: int) -> float:
     >>> sign_test(3, 3)
     0.125
     """
-    return sum(comb(n, number) for number in range(better, n + 1)) / (1 << n)
+    return sum(comb(n, number) for number in range(better, n + 1)) / 2**n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,29 +164,47 @@ def diagnose(
     best: Explanation | None = None
     if not compared.agreeing.all() or compared.match.claim.tolerance.loose:
         trials, best = try_hypotheses(compared, embedder, progress)
-    explains_all = best is not None and (best.agreeing.all() or compared.match.claim.tolerance.loose)
+    loose = compared.match.claim.tolerance.loose
+    explains_all = best is not None and (best.agreeing.all() or loose)
     if best is not None and (explains_all or not compared.agreeing.any()):
-        n = f"{int(best.agreeing.sum())} of {len(compared)}"
-        cause, sentence = best.hypothesis.cause, f"the documents were embedded {best.hypothesis.meaning}"
-        sentence += f": so, {n} sampled ones agree" + ("" if explains_all else ", the others do not")
+        cause = best.hypothesis.cause
+        counted = f"{int(best.agreeing.sum())} of {len(compared)} sampled ones agree"
+        sentence = f"the documents were embedded {best.hypothesis.meaning}: so, {counted}"
+        if not explains_all:
+            sentence += ", the others do not"
     elif compared.agreeing.all():
-        n = "the one document with a text" if len(compared) == 1 else f"all {len(compared)} sampled documents"
-        cause, sentence = Cause.COMPATIBLE, f"the model gives the stored vectors for {n}"
+        cause = Cause.COMPATIBLE
+        counted = f"all {len(compared)} sampled documents"
+        if len(compared) == 1:
+            counted = "the one document with a text"
+        sentence = f"the model gives the stored vectors for {counted}"
     elif compared.agreeing.any():
         cause, sentence = _explain_part(compared, best, disagreeing)
     else:
         cause, sentence = _explain_nothing(store, compared, progress)
+    taken_for = _taken_for(compared, best)
+    if not explains_all:
+        best = None
+    return Diagnosis(cause, sentence, taken_for, tuple(trials), best)
+
+
+def _taken_for(compared: Reembedded, best: Explanation | None) -> tuple[str, ...]:
+    """Return what the vector of each document seems to be."""
     taken_for = np.where(compared.near, "near, not equal", "at chance").astype(object)
     taken_for[compared.agreeing] = "agrees"
-    if best is not None:  # in a loose comparison, whichever is nearer
-        named = best.agreeing if compared.match.claim.tolerance.loose else best.agreeing & ~compared.agreeing
-        taken_for[named] = f"embedded {best.hypothesis.meaning}"
-    return Diagnosis(cause, sentence, tuple(taken_for.tolist()), tuple(trials), best if explains_all else None)
+    if best is not None:
+        explained = best.agreeing
+        if not compared.match.claim.tolerance.loose:  # else all agree, and the nearer way is the better explanation
+            explained = explained & ~compared.agreeing
+        taken_for[explained] = f"embedded {best.hypothesis.meaning}"
+    return tuple(taken_for.tolist())
 
 
 def _explain_part(compared: Reembedded, best: Explanation | None, disagreeing: Share) -> tuple[Cause, str]:
     """Tell what those documents are that do not agree, where others do."""
-    unexplained = ~compared.agreeing if best is None else ~compared.agreeing & ~best.agreeing
+    unexplained = ~compared.agreeing
+    if best is not None:
+        unexplained = unexplained & ~best.agreeing
     n_disagreeing = int((~compared.agreeing).sum())
     if best is not None and 2 * unexplained.sum() <= n_disagreeing:
         meaning = f"was embedded {best.hypothesis.meaning}"
@@ -186,12 +227,17 @@ def describe_rows(rows: NDArray[np.int64], agreeing: Mask) -> str:
     'rows 0 to 3 agree, 7 to 9 do not'
     """
     starts = np.flatnonzero(np.r_[True, agreeing[1:] != agreeing[:-1]])
-    if len(starts) > 4:
+    if len(starts) > _MOST_RUNS:
         return "the rows that agree and those that do not lie scattered"
     runs = []
     for start, end in zip(starts, np.r_[starts[1:], len(rows)] - 1, strict=True):
-        span = f"{rows[start]}" if start == end else f"{rows[start]} to {rows[end]}"
-        runs.append(f"{span} {'agree' if agreeing[start] else 'do not'}")
+        span = str(rows[start])
+        if end > start:
+            span = f"{rows[start]} to {rows[end]}"
+        if agreeing[start]:
+            runs.append(f"{span} agree")
+        else:
+            runs.append(f"{span} do not")
     return "rows " + ", ".join(runs)
 
 
@@ -218,10 +264,11 @@ def _explain_nothing(store: Store, compared: Reembedded, progress: Progress) -> 
 def find_moved_rows(
     store: Store, compared: Reembedded, progress: Progress
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Look in all rows for the vectors of at most 256 sampled texts; return these and their rows, -1 for none."""
-    texts = spread(len(compared), 256)
+    """Look in all rows for the vectors of some sampled texts; return these and their rows, -1 for none."""
+    texts = spread(len(compared), _SEARCHED)
     reembedded = compared.match.vectors[texts]
-    names, first = [str(text) for text in texts], 0
+    names = [str(text) for text in texts]
+    first = 0
     nearest = TopK(names, unit_rows(reembedded), metric="ip", depth=1)
     for batch in store.scan():
         nearest.add([str(row) for row in range(first, first + len(batch))], np.nan_to_num(unit_rows(batch.vectors)))

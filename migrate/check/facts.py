@@ -24,6 +24,15 @@ _WORDS = {
     "revision": "the revision",
 }
 
+_NAMED = 5
+"""Models that are named at most of those that would fit."""
+
+_NORMS = 256
+"""Rows whose norms are looked at."""
+
+_SAME_LENGTH = 0.01
+"""How far from 1 the ratio of two lengths may be for both to be the same."""
+
 _WITHOUT_NAME = ("file", "langchain", "")
 """Kinds of models whose specs do not say which model made the vectors: files, and objects of programs."""
 
@@ -38,7 +47,7 @@ def dimension_finding(store: Store, model: ModelIdentity) -> Observation:
 
 def sampled_norms(store: Store, seed: int) -> NormSummary:
     """Return the norms of some random rows, all finite and not zero."""
-    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:256])
+    rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:_NORMS])
     batch = store.get(rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
     return summarize_norms(batch.vectors)
@@ -54,8 +63,10 @@ def fitting_models(store: Store, model: ModelIdentity, seed: int) -> str:
     ]
     if store.info.exact:
         fits = [known_model for known_model in fits if known_model.normalized in (None, norms.is_unit)]
-    names = ", ".join(known_model.short_name for known_model in fits[:5]) + (", ..." if len(fits) > 5 else "")
-    return f"known models that would fit: {names or 'none'} (norms of {_norm_range(norms)})"
+    names = [known_model.short_name for known_model in fits[:_NAMED]] or ["none"]
+    if len(fits) > _NAMED:
+        names.append("...")
+    return f"known models that would fit: {', '.join(names)} (norms of {_norm_range(norms)})"
 
 
 def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Observation:
@@ -63,24 +74,29 @@ def norms_by_model(store: Store, model: ModelIdentity, seed: int) -> Observation
     norms = sampled_norms(store, seed)
     if not store.info.exact:
         return _rough_norms(norms)
+    expected = "not all 1"
+    if model.normalized:
+        expected = "1"
     fits = norms.is_unit == model.normalized
-    return Observation(
-        "norms", fits, f"{_norm_range(norms)}; the model's are {'1' if model.normalized else 'not all 1'}"
-    )
+    return Observation("norms", fits, f"{_norm_range(norms)}; the model's are {expected}")
 
 
 def norms_by_vectors(stored: Vectors, reembedded: Vectors, *, exact: bool) -> Observation:
     """Compare the lengths of vectors that point the same way, (n, dim) each."""
-    old, new = summarize_norms(stored), summarize_norms(reembedded)
+    old = summarize_norms(stored)
+    new = summarize_norms(reembedded)
     if not exact:
         return _rough_norms(old)
     ratios = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(reembedded))
-    if (np.abs(ratios - 1) < 0.01).mean() > 1 / 2:
+    # Of most, as a text or two may have changed since
+    if (np.abs(ratios - 1) < _SAME_LENGTH).mean() > 1 / 2:
         return Observation("norms", True, f"{_norm_range(old)}, as the model's")
     if old.is_unit:
         how = "normalised in the store, not by the model"
+    elif new.is_unit:
+        how = "not normalised in the store, but by the model"
     else:
-        how = "not normalised in the store, but by the model" if new.is_unit else "scaled"
+        how = "scaled"
     return Observation("norms", False, f"{how}: {_norm_range(old)} in the store, {_norm_range(new)} by the model")
 
 
@@ -89,7 +105,9 @@ def _rough_norms(norms: NormSummary) -> Observation:
 
 
 def _norm_range(norms: NormSummary) -> str:
-    return "1" if norms.is_unit else f"{norms.minimum:.3g} to {norms.maximum:.3g}"
+    if norms.is_unit:
+        return "1"
+    return f"{norms.minimum:.3g} to {norms.maximum:.3g}"
 
 
 def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
@@ -112,8 +130,10 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
 
 def are_comparable(recorded: ModelIdentity, model: ModelIdentity) -> bool:
     """Return whether names tell two models apart: a file of vectors, or an object of a program, may be any model's."""
-    named = (recorded, model)
-    return recorded == model or not any(split_spec(one.spec)[0] in _WITHOUT_NAME for one in named)
+    if recorded == model:
+        return True
+    kinds = {split_spec(identity.spec)[0] for identity in (recorded, model)}
+    return kinds.isdisjoint(_WITHOUT_NAME)
 
 
 def model_differences(recorded: ModelIdentity, model: ModelIdentity) -> dict[str, str]:

@@ -126,8 +126,10 @@ class Compatibility:
     retrieval: RetrievalCost | None = None
 
     def __repr__(self) -> str:
-        answer = "compatible with" if self.compatible else "not compatible with"
-        return f"<Compatibility {answer} {self.model.spec}: {self.sentence}>"
+        answer = "not compatible"
+        if self.compatible:
+            answer = "compatible"
+        return f"<Compatibility {answer} with {self.model.spec}: {self.sentence}>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)

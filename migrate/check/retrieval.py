@@ -77,4 +77,6 @@ class RetrievalCost:
     @property
     def stitch(self) -> str | None:
         """The stitch that repairs most of the loss, if one does."""
-        return self.repair.stitch if self.repair is not None and self.repair.repairs == "most" else None
+        if self.repair is None or self.repair.repairs != "most":
+            return None
+        return self.repair.stitch

@@ -53,14 +53,15 @@ def stamp_store(
     """Write the manifest of a store that comes from a model, after checking that it does."""
     refuse_stamped(store, force=force)
     snapshot = store.snapshot()
-    checked, basis = None, None
+    checked = None
+    basis: dict[str, Any] | None = None
     if not trust or not dimension_finding(store, embedder.identity).ok:
         checked = check_store(store, embedder, sample=sample, manifest="ignore", seed=seed, progress=progress)
         if not checked.compatible:
             return Stamped(None, checked)
-        figures = checked.figures
-        counts = {} if figures is None else {"sampled": figures.sampled, "agreeing": figures.agreeing}
-        basis = {"basis": checked.basis, **counts}
+        basis = {"basis": checked.basis}
+        if checked.figures is not None:
+            basis |= {"sampled": checked.figures.sampled, "agreeing": checked.figures.agreeing}
     manifest = _manifest(store, embedder.identity, basis, seed)
     store.check_unchanged(snapshot)
     return Stamped(_keep(store, manifest, force=force), checked)
@@ -92,16 +93,22 @@ def _keep(store: Store, manifest: Manifest, *, force: bool) -> Path | str:
 def manifest_place(store: Store) -> Path | str:
     """Return the file that a stamp writes, or what to call it where it lies in a database."""
     files = as_files(store)
-    return f"{store.info.location}: a manifest" if files is None else files.folder / MANIFEST_NAME
+    if files is None:
+        return f"{store.info.location}: a manifest"
+    return files.folder / MANIFEST_NAME
 
 
 def refuse_stamped(store: Store, *, force: bool) -> None:
     """Make sure that a store has no manifest but one of a stamp, which may be the same again; raises UsageError."""
-    place = manifest_place(store)
+    location = manifest_place(store)
     earlier = store.info.manifest
     if force or (earlier is not None and earlier.store.made_by == MADE_BY_STAMP):
         return
-    if earlier is not None if isinstance(place, str) else os.path.lexists(place):
+    is_there = earlier is not None
+    if isinstance(location, Path):
+        # A link to nowhere is there too, and a file that is no manifest
+        is_there = os.path.lexists(location)
+    if is_there:
         raise _is_stamped(store)
 
 
@@ -117,7 +124,7 @@ def _manifest(store: Store, model: ModelIdentity, checked: Mapping[str, Any] | N
         with output_errors(folder):
             hashes = hash_written(files, folder)
     store_facts = StoreFacts(made_by=MADE_BY_STAMP, checked=checked)
-    # that nothing was checked is noted too
+    # That nothing was checked is noted too
     details = {"checked": None, **store_facts.as_details(), **hashes}
     return Manifest("store", model=model, seed=seed, counts={"documents": store.info.count}, details=details)
 
@@ -139,7 +146,8 @@ def leave_finding(store: Store, finding: Found | None) -> None:
 
 def read_finding(store: Store) -> Found:
     """Return what the last check of a store has found; raises UsageError, OutputError or StoreError."""
-    path, location = _finding_path(store), store.info.location
+    path = _finding_path(store)
+    location = store.info.location
     try:
         finding = expect(read_table(path), {"found": dict[str, Any], "store": dict[str, Any]})
         model_found = typed(Found, finding["found"])

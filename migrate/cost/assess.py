@@ -34,7 +34,10 @@ DEPTH = 50
 QUERIES = 1_000
 """Queries that two stages are priced for."""
 
-FULL, MIGRATE, TWO_STAGE, STAY = "full re-embed", "migrate", f"two-stage {DEPTH}", "stay"
+FULL = "full re-embed"
+MIGRATE = "migrate"
+TWO_STAGE = f"two-stage {DEPTH}"
+STAY = "stay"
 """The plans, as an audit names them too, but for a migration."""
 
 _IN_AUDITS = {"translated": MIGRATE}
@@ -97,9 +100,11 @@ class Assessment:
 
     def __repr__(self) -> str:
         full = self.plans[0]
-        price = "" if full.usd is None else f", {dollars(full.usd)}"
-        whole = f"{full.tokens:,} tokens{price} for a full re-embed"
-        return f"<Assessment of {self.store.location} -> {self.target.spec}: {whole}, {len(self.plans)} plans>"
+        cost = f"{full.tokens:,} tokens"
+        if full.usd is not None:
+            cost += f", {dollars(full.usd)}"
+        moved = f"{self.store.location} -> {self.target.spec}"
+        return f"<Assessment of {moved}: {cost} for a full re-embed, {len(self.plans)} plans>"
 
     def _repr_html_(self) -> str | None:
         return notebook_html(self)
@@ -150,8 +155,9 @@ def assess_store(
     full = plans[0]
     learned = _plan(MIGRATE, sample, count, target, rate, texts_per_request, None)
     deal = Deal(info.count, _estimate(learned), _estimate(full), proof=proof)
-    old_model = None if info.manifest is None else info.manifest.model
-    old = None if old_model is None else facts_of(old_model.spec, old_model.revision)
+    old = None
+    if info.manifest is not None and info.manifest.model is not None:
+        old = facts_of(info.manifest.model.spec, info.manifest.model.revision)
     sentences = (*model_sentences(old, facts_of(target.spec)), deal.sentence("a migration"))
     notes = tuple(_notes(count, target, rate, is_audited=bool(audited)))
     return Assessment(info, target, count, rate, plans, deal, sentences, notes)
@@ -175,8 +181,10 @@ def _plan(
     minutes = None
     if not documents:
         minutes = 0.0
+    elif rate is not None and requests is not None:
+        minutes = rate.minutes(requests, tokens)
     elif rate is not None:
-        minutes = rate.minutes(documents if requests is None else requests, tokens)
+        minutes = rate.minutes(documents, tokens)  # of a local model, each text is a request
     return Plan(name, documents, tokens, requests, usd_of(tokens, target.price_usd_per_mtok), minutes, quality)
 
 
@@ -188,15 +196,15 @@ def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[
     """Say which of the models of the store and of the target is off, or will be, and if they share a space."""
     day = today()
     if old is not None and (why := old.going_away(day)):
-        so = "it answers no queries, so you cannot stay" if old.lifecycle.is_off(day) else "you can stay until then"
-        yield f"the store's model: {why}; {so}"
+        consequence = "you can stay until then"
+        if old.lifecycle.is_off(day):
+            consequence = "it answers no queries, so you cannot stay"
+        yield f"the store's model: {why}; {consequence}"
     if new is not None and (why := new.going_away(day)):
-        so = (
-            "it embeds nothing, so take another"
-            if new.lifecycle.is_off(day)
-            else "a store of it will have to move again"
-        )
-        yield f"the target: {why}; {so}"
+        consequence = "a store of it will have to move again"
+        if new.lifecycle.is_off(day):
+            consequence = "it embeds nothing, so take another"
+        yield f"the target: {why}; {consequence}"
     if old is not None and new is not None and old is not new and old.family == new.family is not None:
         yield (
             f"the target: {new.name} shares the space of {old.name}: its queries, of the same dimension, find the "
@@ -206,19 +214,12 @@ def model_sentences(old: ModelFacts | None, new: ModelFacts | None) -> Iterator[
 
 def _notes(count: TextCount, target: Profile, rate: Rate | None, *, is_audited: bool) -> Iterator[str]:
     yield f"tokens: {target.counter.sentence}"
-    if target.price_usd_per_mtok is None:
-        why = "no price is known" if target.is_api else "a model that runs here costs no money"
-        yield f"{why}; --price sets one"
-    elif (entry := facts_of(target.spec)) is not None and target.price_usd_per_mtok == entry.price_usd_per_mtok:
-        yield f"the price is of {entry.checked:%Y-%m}"
-    if rate is not None:
-        yield f"time: {rate.sentence(is_api=target.is_api)}"
-    elif target.is_api:
-        yield "time is not known; SPEC,rate=3000/min says what the server allows"
-    else:
-        yield "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
+    yield from _note_on_price(target)
+    yield _note_on_time(target, rate)
     if count.over_limit:
-        fate = "the API refuses them: cut them into chunks first" if target.is_api else "the model cuts off the rest"
+        fate = "the model cuts off the rest"
+        if target.is_api:
+            fate = "the API refuses them: cut them into chunks first"
         yield f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
     yield (
         f"a migration embeds a sample of {SAMPLE_SIZE:,} documents, and for its proof by an audit up to "
@@ -229,6 +230,25 @@ def _notes(count: TextCount, target: Profile, rate: Rate | None, *, is_audited: 
             "kept is nDCG@10 against a full re-embed, between two published models elsewhere; an audit says what it is "
             "here, and --audit shows it"
         )
+
+
+def _note_on_price(target: Profile) -> Iterator[str]:
+    """Yield why there is no price, or how old it is where nobody gave another."""
+    entry = facts_of(target.spec)
+    if target.price_usd_per_mtok is None and target.is_api:
+        yield "no price is known; --price sets one"
+    elif target.price_usd_per_mtok is None:
+        yield "a model that runs here costs no money; --price sets one"
+    elif entry is not None and target.price_usd_per_mtok == entry.price_usd_per_mtok:
+        yield f"the price is of {entry.checked:%Y-%m}"
+
+
+def _note_on_time(target: Profile, rate: Rate | None) -> str:
+    if rate is not None:
+        return f"time: {rate.sentence(is_api=target.is_api)}"
+    if target.is_api:
+        return "time is not known; SPEC,rate=3000/min says what the server allows"
+    return "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
 
 
 def read_kept(path: Path) -> dict[str, QualityKept]:

@@ -73,7 +73,8 @@ def count_texts(
 
     With `once`, as where a cache keeps what comes, a text that came before costs nothing again.
     """
-    count, index = TextCount(), HashIndex()
+    count = TextCount()
+    index = HashIndex()
     for block in _blocks(texts):
         progress("count tokens", count.documents, total)
         _add_block(count, _not_counted(block, index, count, once=once), target, lookup)
@@ -95,7 +96,7 @@ def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, o
     if not once:
         return worded
     hashes = _hashes(worded)
-    new = [worded[place] for place in _first_of_new(hashes, index).tolist()]
+    new = [worded[position] for position in _first_of_new(hashes, index).tolist()]
     index.number(hashes)
     count.duplicates += len(worded) - len(new)
     return new
@@ -106,7 +107,7 @@ def _hashes(texts: Sequence[Text]) -> Hashes:
 
 
 def _first_of_new(hashes: Hashes, index: HashIndex) -> NDArray[np.int64]:
-    """Return the places of hashes that an index does not have, each hash once, ascending."""
+    """Return the positions of hashes that an index does not have, each hash once, ascending."""
     first = np.sort(np.unique(hashes, return_index=True)[1])
     return first[index.find(hashes[first]) < 0]
 
@@ -132,7 +133,8 @@ class Tally:
 
     def __init__(self, target: Profile) -> None:
         self.target = target
-        self._index, self._tokens = HashIndex(), np.zeros(0, np.uint32)
+        self._index = HashIndex()
+        self._tokens = np.zeros(0, np.uint32)
 
     @property
     def price(self) -> float | None:
@@ -146,7 +148,8 @@ class Tally:
 
     def cost(self, texts: Iterable[Text]) -> Estimate:
         """Return the cost of these texts; one that comes twice is paid for once."""
-        count, is_among = 0, np.zeros(0, bool)
+        count = 0
+        is_among = np.zeros(0, bool)
         for block in _blocks(texts):
             numbers = self._look_up(block)
             is_among = grown(is_among, len(self._index))
@@ -160,10 +163,11 @@ class Tally:
         """Return the number under which each text is remembered, (n,)."""
         hashes = _hashes(texts)
         new = _first_of_new(hashes, self._index)
-        is_worded = np.array([bool(texts[place].text.strip()) for place in new.tolist()], bool)
+        is_worded = np.array([bool(texts[position].text.strip()) for position in new.tolist()], bool)
         tokens = np.zeros(len(new), np.uint32)
-        tokens[is_worded] = self.target.read([texts[place] for place in new[is_worded].tolist()])
-        n_before, numbers = len(self._index), self._index.number(hashes)
+        tokens[is_worded] = self.target.read([texts[position] for position in new[is_worded].tolist()])
+        n_before = len(self._index)
+        numbers = self._index.number(hashes)
         self._tokens = grown(self._tokens, len(self._index))
         self._tokens[n_before : len(self._index)] = tokens
         return numbers

@@ -21,6 +21,16 @@ from migrate.selection.sample import known_documents
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
 
+_SMALL_USD = 1
+_SMALL_MINUTES = 60
+"""A full re-embed up to this costs less than an hour of anybody's thoughts about it."""
+
+_FEWEST_TIMED = 12
+"""Texts that a rate is measured by at least."""
+
+_LOOKED_UP = 2_000
+"""Documents that say how much of a store is in the cache, as a look-up of all would read the whole store."""
+
 PROOF_QUERIES = 200
 PROOF_DOCUMENTS = 20 * PROOF_QUERIES
 """Documents that an audit by a pool embeds first: so many for each of as many queries as an audit often has."""
@@ -30,7 +40,9 @@ def is_small(usd: float | None, minutes: float | None) -> bool:
     """Return whether a full re-embed costs less than an hour of anybody's thoughts about it."""
     if usd is None and minutes is None:
         return False
-    return (usd is None or usd <= 1) and (minutes is None or minutes <= 60)
+    is_cheap = usd is None or usd <= _SMALL_USD
+    is_quick = minutes is None or minutes <= _SMALL_MINUTES
+    return is_cheap and is_quick
 
 
 def halves(documents: int, full: int) -> bool:
@@ -40,8 +52,18 @@ def halves(documents: int, full: int) -> bool:
 
 def _amounts(cost: Estimate) -> list[str]:
     """Return dollars and minutes, where they are known."""
-    amounts = [] if cost.usd is None else [dollars(cost.usd)]
-    return amounts if cost.minutes is None else [*amounts, duration(cost.minutes)]
+    amounts = []
+    if cost.usd is not None:
+        amounts.append(dollars(cost.usd))
+    if cost.minutes is not None:
+        amounts.append(duration(cost.minutes))
+    return amounts
+
+
+def _in_brackets(amounts: Sequence[str]) -> str:
+    if not amounts:
+        return ""
+    return f" ({', '.join(amounts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +83,22 @@ class Deal:
     @property
     def full_is_better(self) -> bool:
         """True where a full re-embed costs next to nothing, or the plan half of it, and proves less."""
-        ours = self.plan.documents + self.proof
-        return is_small(self.full.usd, self.full.minutes) or halves(ours, self.full.documents)
+        n_embedded = self.plan.documents + self.proof
+        return is_small(self.full.usd, self.full.minutes) or halves(n_embedded, self.full.documents)
 
     def sentence(self, subject: str) -> str:
-        """Say both costs, and which is the better deal; `what` is the plan."""
-        better = "the full re-embed" if self.full_is_better else subject
-        proof = f", and its proof by {PROOF_QUERIES} queries {self.proof:,} more" if self.proof else ""
-        ours, whole = (f" ({', '.join(amounts)})" if (amounts := _amounts(it)) else "" for it in (self.plan, self.full))
+        """Say both costs, and which is the better deal; `subject` is the plan."""
+        cost = _in_brackets(_amounts(self.plan))
+        full_cost = _in_brackets(_amounts(self.full))
+        proof = ""
+        if self.proof:
+            proof = f", and its proof by {PROOF_QUERIES} queries {self.proof:,} more"
+        better = subject
+        if self.full_is_better:
+            better = "the full re-embed"
         return (
-            f"{subject} would embed about {self.plan.documents:,} of {self.count:,} documents{ours}{proof}; a "
-            f"full re-embed embeds {self.full.documents:,}{whole} and needs no proof: the better deal is {better}"
+            f"{subject} would embed about {self.plan.documents:,} of {self.count:,} documents{cost}{proof}; a "
+            f"full re-embed embeds {self.full.documents:,}{full_cost} and needs no proof: the better deal is {better}"
         )
 
 
@@ -84,27 +111,46 @@ def weigh(
     """
     if not store.info.has_texts or split_spec(model.embedder.identity.spec)[0] == "file":
         return None
-    count, embedder, rate = store.info.count, model.embedder, None
-    ours = model.estimate(progress=progress)
-    whole = PlannedModel(embedder, model.cap, documents=store.documents).estimate(progress=progress)
-    if ours is None or whole is None:
-        embedder.fit(store.documents())
-        planned = list({document.id: document for document in model.documents()}.values())
-        # the part of the store that is in the cache, by some of its documents
-        rows = np.random.default_rng(seed).permutation(count)[:2_000].astype(np.int64)
-        drawn = list(known_documents(store, rows))
-        cached = are_cached(embedder, drawn, "document")
-        uncached = [text for text, is_cached in zip(drawn, cached, strict=True) if not is_cached]
-        n_uncached = ceil(count * len(uncached) / len(drawn))
-        to_embed = min(are_cached(embedder, planned, "document").count(False), n_uncached)
-        rate = _documents_per_s(embedder, uncached)
-        ours, whole = (Estimate(n, minutes=None if rate is None else n / rate / 60) for n in (to_embed, n_uncached))
-    proof = 0 if is_proven else min(PROOF_DOCUMENTS, whole.documents - ours.documents)
-    return Deal(count, ours, whole, rate, proof)
+    count = store.info.count
+    embedder = model.embedder
+    plan = model.estimate(progress=progress)
+    full = PlannedModel(embedder, model.cap, documents=store.documents).estimate(progress=progress)
+    rate = None
+    if plan is None or full is None:
+        plan, full, rate = _timed(model, store, seed)
+    proof = 0
+    if not is_proven:
+        proof = min(PROOF_DOCUMENTS, full.documents - plan.documents)
+    return Deal(count, plan, full, rate, proof)
+
+
+def _timed(model: PlannedModel, store: Store, seed: int) -> tuple[Estimate, Estimate, float | None]:
+    """Return what a model that costs no money has to embed for a plan and for all, by its time, and its rate."""
+    embedder = model.embedder
+    embedder.fit(store.documents())
+    rows = np.random.default_rng(seed).permutation(store.info.count)[:_LOOKED_UP].astype(np.int64)
+    drawn = list(known_documents(store, rows))
+    cached = are_cached(embedder, drawn, "document")
+    uncached = [text for text, is_cached in zip(drawn, cached, strict=True) if not is_cached]
+    n_uncached = ceil(store.info.count * len(uncached) / len(drawn))
+    planned = list({document.id: document for document in model.documents()}.values())
+    n_planned = min(are_cached(embedder, planned, "document").count(False), n_uncached)
+    rate = _documents_per_s(embedder, uncached)
+    if rate is None:
+        return Estimate(n_planned), Estimate(n_uncached), None
+    return (
+        Estimate(n_planned, minutes=n_planned / rate / 60),
+        Estimate(n_uncached, minutes=n_uncached / rate / 60),
+        rate,
+    )
 
 
 def _documents_per_s(embedder: Embedder, documents: Sequence[Document]) -> float | None:
     """Measure the rate of a local model; None where too few documents are not in the cache."""
     texts = documents[:CALIBRATION_TEXTS]
-    rate = None if len(texts) < 12 else measure_rate(embedder, texts).requests_per_min
-    return None if rate is None else rate / 60
+    if len(texts) < _FEWEST_TIMED:
+        return None
+    per_minute = measure_rate(embedder, texts).requests_per_min
+    if per_minute is None:
+        return None
+    return per_minute / 60

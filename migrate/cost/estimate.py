@@ -13,7 +13,9 @@ def dollars(usd: float) -> str:
     """
     if 0 < usd < 0.00005:
         return "<$0.0001"
-    return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:,.4f}"
+    if usd >= 1 or not usd:
+        return f"${usd:,.2f}"
+    return f"${usd:,.4f}"
 
 
 def duration(minutes: float) -> str:
@@ -26,7 +28,9 @@ def duration(minutes: float) -> str:
         return "<0.1 s"
     if minutes < 1:
         return f"{60 * minutes:.2g} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.1f} h"
 
 
 def token_count(tokens: float) -> str:
@@ -38,7 +42,12 @@ def token_count(tokens: float) -> str:
     if tokens < 10_000:
         return f"{tokens:,.0f} tokens"
     millions = tokens / 1e6
-    return f"{millions:,.{2 if millions < 10 else 1 if millions < 100 else 0}f} M tokens"
+    decimals = 0
+    if millions < 10:
+        decimals = 2
+    elif millions < 100:
+        decimals = 1
+    return f"{millions:,.{decimals}f} M tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,39 +74,57 @@ class Estimate:
     def sentence(self) -> str:
         """The line before the start."""
         phrases = [f"{self.documents:,} documents"]
-        phrases += [f"{self.queries:,} queries"] if self.queries else []
-        phrases += [f"{'' if self.is_exact else 'about '}{self.tokens:,} tokens", _money(self.usd)]
-        phrases += [] if self.minutes is None else [duration(self.minutes)]
-        in_cache = f" ({self.cached:,} more are in the cache)" if self.cached else ""
-        proof = f"; up to {self.again} texts again, to prove the model" if self.again else ""
-        return f"to embed{self._by_model}: {', '.join(phrases)}{in_cache}{proof}"
+        if self.queries:
+            phrases.append(f"{self.queries:,} queries")
+        if self.is_exact:
+            phrases.append(f"{self.tokens:,} tokens")
+        else:
+            phrases.append(f"about {self.tokens:,} tokens")
+        phrases.append(_money(self.usd))
+        if self.minutes is not None:
+            phrases.append(duration(self.minutes))
+        sentence = f"to embed{self._by_model}: {', '.join(phrases)}"
+        if self.cached:
+            sentence += f" ({self.cached:,} more are in the cache)"
+        if self.again:
+            sentence += f"; up to {self.again} texts again, to prove the model"
+        return sentence
 
     def compare_actual(self, tokens: int, usd: float | None, until: str = "") -> str:
         """Return the line at the end, of what was embedded; `until` says where it broke off, if it did."""
         estimate = f"(estimate: {self.tokens:,} tokens, {_money(self.usd)})"
         return f"embedded{self._by_model}{until}: {tokens:,} tokens, {_money(usd)} {estimate}"
 
-    def __add__(self, other: Estimate) -> Estimate:
+    def __add__(self, second: Estimate) -> Estimate:
         """Return both together: the texts of one model, in two parts."""
-        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
-        minutes = None if self.minutes is None or other.minutes is None else self.minutes + other.minutes
         return Estimate(
-            self.documents + other.documents,
-            self.queries + other.queries,
-            self.cached + other.cached,
-            self.tokens + other.tokens,
-            usd,
-            minutes,
-            self.is_exact and other.is_exact,
+            self.documents + second.documents,
+            self.queries + second.queries,
+            self.cached + second.cached,
+            self.tokens + second.tokens,
+            _total(self.usd, second.usd),
+            _total(self.minutes, second.minutes),
+            self.is_exact and second.is_exact,
             self.model,
-            self.again + other.again,
-            self.again_tokens + other.again_tokens,
+            self.again + second.again,
+            self.again_tokens + second.again_tokens,
         )
 
     @property
     def _by_model(self) -> str:
-        return f" by {self.model}" if self.model else ""
+        if not self.model:
+            return ""
+        return f" by {self.model}"
+
+
+def _total(first: float | None, second: float | None) -> float | None:
+    """Return both together; None where either is not known."""
+    if first is None or second is None:
+        return None
+    return first + second
 
 
 def _money(usd: float | None) -> str:
-    return "no price known" if usd is None else dollars(usd)
+    if usd is None:
+        return "no price known"
+    return dollars(usd)

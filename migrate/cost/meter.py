@@ -49,7 +49,8 @@ class SpendingCap:
     def _put(self, embedder: Embedder, price: float | None) -> tuple[Embedder, Embedder, MeteredEmbedder | None]:
         if id(embedder) not in self._metered:
             profile = embedder.profile.at_price(price)
-            metered, meter = embedder, None
+            metered = embedder
+            meter = None
             if profile.is_paid is not False:
                 metered, meter = put_meter(embedder, profile.counter, profile.price_usd_per_mtok, self)
             # Both are kept alive, so that no other object gets their ids
@@ -83,7 +84,9 @@ class MeteredEmbedder(WrappedEmbedder):
         super().__init__(embedder)
         self.counter = counter
         self.price = price_usd_per_mtok
-        self.cap = SpendingCap() if cap is None else cap
+        if cap is None:
+            cap = SpendingCap()
+        self.cap = cap
         self.cap.meters.append(self)
         self.keeps_answers = keeps_answers
         self.allowed = 0.0
@@ -120,7 +123,8 @@ class MeteredEmbedder(WrappedEmbedder):
 
         Raises SpendingError: there are more texts than that; what was embedded of them has been handed over.
         """
-        counts, done = self._count(texts, role), 0
+        counts = self._count(texts, role)
+        done = 0
 
         def keep_and_count(positions: Sequence[int], vectors: Vectors) -> None:
             rows = [done + position for position in positions]
@@ -159,7 +163,9 @@ class MeteredEmbedder(WrappedEmbedder):
         if not texts:
             return np.zeros(0, dtype=np.int64)
         profile = self.embedder.profile
-        prefix = profile.query_prefix if role == "query" else profile.document_prefix
+        prefix = profile.document_prefix
+        if role == "query":
+            prefix = profile.query_prefix
         return self.counter.count([prefix + whole(text.text) for text in texts])
 
     def _is_within(self, tokens: int) -> bool:
@@ -169,11 +175,9 @@ class MeteredEmbedder(WrappedEmbedder):
     def _beyond_cap(self, tokens: int) -> SpendingError:
         spent = self.cap.spent_usd
         total = dollars(spent + (usd_of(tokens * (1 + self.counter.error), self.price) or 0))
-        consequence = (
-            "everything paid for is in the cache"
-            if self.keeps_answers
-            else "without a cache only finished parts are kept"
-        )
+        consequence = "without a cache only finished parts are kept"
+        if self.keeps_answers:
+            consequence = "everything paid for is in the cache"
         return SpendingError(
             f"{dollars(spent)} are spent, and what comes next would make it {total}, beyond the limit of "
             f"{dollars(self.cap.cap_usd or 0)}; {consequence}, raise --max-cost (max_cost in Python) to go on"

@@ -17,11 +17,16 @@ from migrate.vectors import Text
 
 def usd_of(tokens: float, price_usd_per_mtok: float | None) -> float | None:
     """Return tokens in US dollars; None where no price is known."""
-    return None if price_usd_per_mtok is None else tokens * price_usd_per_mtok / 1e6
+    if price_usd_per_mtok is None:
+        return None
+    return tokens * price_usd_per_mtok / 1e6
 
 
 CALIBRATION_TEXTS = 32
 """Texts that a calibration embeds and times."""
+
+_WARM_UP = 4
+"""Texts of these that are embedded before the clock starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,12 @@ class Rate:
         """
         if limits is None or None not in (self.requests_per_min, self.tokens_per_min):
             return self
-        requests = limits.requests_per_min if self.requests_per_min is None else self.requests_per_min
-        tokens = limits.tokens_per_min if self.tokens_per_min is None else self.tokens_per_min
+        requests = self.requests_per_min
+        if requests is None:
+            requests = limits.requests_per_min
+        tokens = self.tokens_per_min
+        if tokens is None:
+            tokens = limits.tokens_per_min
         return Rate(requests, tokens, f"{self.source}, else {limits.source}")
 
     def minutes(self, requests: float, tokens: float) -> float:
@@ -70,8 +79,12 @@ class Rate:
         >>> Rate(3000, 1_000_000, "tier 1").minutes(10, 2_500_000)
         2.5
         """
-        by_requests = 0 if self.requests_per_min is None else requests / self.requests_per_min
-        return max(by_requests, 0 if self.tokens_per_min is None else tokens / self.tokens_per_min)
+        minutes: float = 0
+        if self.requests_per_min is not None:
+            minutes = requests / self.requests_per_min
+        if self.tokens_per_min is not None:
+            minutes = max(minutes, tokens / self.tokens_per_min)
+        return minutes
 
     def sentence(self, *, is_api: bool) -> str:
         """Describe the rate: requests of an API, texts of a local model.
@@ -79,12 +92,14 @@ class Rate:
         >>> Rate(50, None, "as given by rate=").sentence(is_api=False)
         '50 texts/min, as given by rate='
         """
-        unit = "requests" if is_api else "texts"
-        phrases = [
-            f"{amount:,.0f} {unit_name}/min"
-            for amount, unit_name in ((self.requests_per_min, unit), (self.tokens_per_min, "tokens"))
-            if amount is not None
-        ]
+        unit = "texts"
+        if is_api:
+            unit = "requests"
+        phrases = []
+        if self.requests_per_min is not None:
+            phrases.append(f"{self.requests_per_min:,.0f} {unit}/min")
+        if self.tokens_per_min is not None:
+            phrases.append(f"{self.tokens_per_min:,.0f} tokens/min")
         return f"{' and '.join(phrases)}, {self.source}"
 
 
@@ -102,10 +117,13 @@ def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = Fal
 
     `again` is past any cache.
     """
-    embedder, warm = with_choosers(embedder, ()), 4
-    embed = partial(embedder.embed_again, role="document") if again else embedder.embed_documents
-    embed(texts[:warm])
-    timed = texts[warm:] or texts
+    embedder = with_choosers(embedder, ())
+    embed = embedder.embed_documents
+    if again:
+        embed = partial(embedder.embed_again, role="document")
+    # The first calls load weights and open connections, which a long run does once
+    embed(texts[:_WARM_UP])
+    timed = texts[_WARM_UP:] or texts
     started = time.perf_counter()
     embed(timed)
     elapsed = max(time.perf_counter() - started, 1e-9)

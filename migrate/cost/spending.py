@@ -11,13 +11,16 @@ from migrate.cost.count import TextCount, count_texts
 from migrate.cost.estimate import Estimate, dollars
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
 from migrate.cost.rates import tier_rate, usd_of
-from migrate.embedders.base import Embedder
+from migrate.embedders.base import Embedder, Role
 from migrate.embedders.cache import are_cached, cache_of
 from migrate.embedders.openai import MANY_TEXTS
+from migrate.embedders.profile import Profile
 from migrate.errors import SpendingError
 from migrate.vectors import Progress, Text, no_progress
 
-TARGET, SOURCE_MODEL, VIEW = "target", "source model", "view"
+TARGET = "target"
+SOURCE_MODEL = "source model"
+VIEW = "view"
 """Roles of the models of a step."""
 
 
@@ -58,7 +61,9 @@ class PlannedModel:
     @property
     def name(self) -> str:
         """The model and its role, for a person; empty for the target."""
-        return "" if self.role == TARGET else f"{self.embedder.profile.spec} ({self.role})"
+        if self.role == TARGET:
+            return ""
+        return f"{self.embedder.profile.spec} ({self.role})"
 
     def estimate(self, *, progress: Progress = no_progress) -> Estimate | None:
         """Count what must be embedded, and price it, once; None where it costs no money.
@@ -66,41 +71,53 @@ class PlannedModel:
         A text that comes twice is paid for twice where no cache keeps it. Those that are embedded `again` are of
         average length.
         """
-        if self.meter is not None and not self._estimates:
-            self._estimates.append(self._count(self.meter, progress))
-        return self._estimates[0] if self._estimates else None
+        if not self._estimates:
+            meter = self.meter
+            if meter is None:
+                return None
+            # Kept, as a count reads the whole store: the line before the start and the cap ask for the same
+            self._estimates.append(self._count(meter, progress))
+        return self._estimates[0]
 
     def _count(self, meter: MeteredEmbedder, progress: Progress) -> Estimate:
-        embedder, profile = self.embedder, self.embedder.profile.at_price(meter.price)
-        once = cache_of(embedder) is not None
-        lookup = partial(are_cached, embedder, role="document") if once else None
-        documents = count_texts(self.documents(), profile, lookup=lookup, once=once, progress=progress)
+        profile = self.embedder.profile.at_price(meter.price)
+        documents = self._count_texts(self.documents(), profile, "document", progress)
         queries = TextCount()
         if self.queries:
-            lookup = partial(are_cached, embedder, role="query") if once else None
-            queries = count_texts(self.queries, profile.for_queries(), lookup=lookup, once=once)
-        count, cached = documents.to_embed + queries.to_embed, documents.cached + queries.cached
-        texts_again = self.again if count + cached else 0
-        again_tokens = math.ceil(texts_again * (documents.tokens_read + queries.tokens_read) / max(count + cached, 1))
-        if texts_again:
+            queries = self._count_texts(self.queries, profile.for_queries(), "query", no_progress)
+        n_new = documents.to_embed + queries.to_embed
+        n_cached = documents.cached + queries.cached
+        n_again = 0
+        again_tokens = 0
+        if self.again and n_new + n_cached:
             known_texts = self.known()
-            texts_again, again_tokens = (
-                texts_again + len(known_texts),
-                again_tokens + count_texts(known_texts, profile, once=False).tokens_read,
-            )
+            n_again = self.again + len(known_texts)
+            tokens_read = documents.tokens_read + queries.tokens_read
+            again_tokens = math.ceil(self.again * tokens_read / (n_new + n_cached))  # of average length
+            again_tokens += count_texts(known_texts, profile, once=False).tokens_read
         tokens = documents.tokens_to_embed + queries.tokens_to_embed + again_tokens
+        minutes = None
+        if profile.rate_limits:
+            minutes = tier_rate().minutes(n_new / MANY_TEXTS, tokens)
         return Estimate(
             documents.to_embed,
             queries.to_embed,
-            cached,
+            n_cached,
             tokens,
             usd_of(tokens, profile.price_usd_per_mtok),
-            tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits else None,
+            minutes,
             profile.counter.exact,
             self.name,
-            texts_again,
+            n_again,
             again_tokens,
         )
+
+    def _count_texts(self, texts: Iterable[Text], profile: Profile, role: Role, progress: Progress) -> TextCount:
+        """Count texts, but for those in the cache; without one, a text that comes twice is paid for twice."""
+        if cache_of(self.embedder) is None:
+            return count_texts(texts, profile, once=False, progress=progress)
+        lookup = partial(are_cached, self.embedder, role=role)
+        return count_texts(texts, profile, lookup=lookup, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +139,12 @@ class PlanEstimate:
     @property
     def minutes(self) -> float | None:
         """Minutes of all models, one after the other; None where a rate is not known."""
-        minutes = [model.minutes for model in self.models]
-        return None if None in minutes else sum(filter(None, minutes))
+        total: float = 0
+        for model in self.models:
+            if model.minutes is None:
+                return None
+            total += model.minutes
+        return total
 
     @property
     def sentence(self) -> str:

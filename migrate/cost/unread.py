@@ -49,16 +49,25 @@ class Unread:
         }
 
     def sentence(self, subject: str) -> str:
-        """Say it in words, where some text is over; `what` are the texts."""
-        about = "" if self.is_exact and self.store is None else "about "
-        many = f"{self.over:,} of {self.texts:,}"
-        if self.store is not None:
-            many = f"{percent(self.over / self.texts)} of {self.store:,}"
-        are = "is" if self.over == 1 and self.store is None else "are"
-        takes, fate = ("takes", "the API refuses") if self.is_api else ("reads", "are never read")
+        """Say it in words, where some text is over; `subject` are the texts."""
+        if self.store is None:
+            counted = f"{self.over:,} of {self.texts:,}"
+        else:
+            counted = f"{percent(self.over / self.texts)} of {self.store:,}"
+        are = "are"
+        if self.over == 1 and self.store is None:
+            are = "is"
+        about = "about "
+        if self.is_exact and self.store is None:
+            about = ""
         share = f"{about}{percent(self.share)} of all tokens"
-        fate = f"{fate} such texts ({share} lie beyond)" if self.is_api else f"{share} {fate}"
-        return f"{about}{many} {subject} {are} longer than the {self.limit:,} tokens that {self.model} {takes}: {fate}"
+        takes = "reads"
+        fate = f"{share} are never read"
+        if self.is_api:
+            takes = "takes"
+            fate = f"the API refuses such texts ({share} lie beyond)"
+        longer = f"{about}{counted} {subject} {are} longer than the {self.limit:,} tokens that {self.model} {takes}"
+        return f"{longer}: {fate}"
 
 
 def count_unread(
@@ -68,7 +77,9 @@ def count_unread(
     if target.max_tokens is None:
         return None
     count = count_texts(texts, target, once=False, progress=progress)
-    share = 1 - count.tokens_read / count.tokens if count.tokens else 0.0
+    share = 0.0
+    if count.tokens:
+        share = 1 - count.tokens_read / count.tokens
     exact = target.counter.exact
     return Unread(target.spec, target.max_tokens, count.distinct, count.over_limit, share, exact, target.is_api, store)
 

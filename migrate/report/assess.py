@@ -6,13 +6,11 @@ from typing import Any
 
 from migrate.cost import Assessment
 from migrate.cost.assess import RETENTION, QualityKept
-from migrate.cost.estimate import dollars, duration
+from migrate.cost.estimate import duration
 from migrate.display import percent
 from migrate.facts import as_plain, document
 from migrate.report.sections import Either, Facts, Listed, Report, TextTable
-from migrate.report.terminal import figure_or_dash
-
-UNKNOWN = "-"
+from migrate.report.terminal import figure_or_dash, price_or_dash
 
 
 def assess_sections(assessment: Assessment) -> Report:
@@ -34,15 +32,17 @@ def assess_sections(assessment: Assessment) -> Report:
 def _store_facts(assessment: Assessment) -> list[tuple[str, str]]:
     """Return the facts of the store, name by name."""
     count = assessment.count
-    about = "" if assessment.target.counter.exact else f"about (within {percent(assessment.target.counter.error, 0)}) "
-    limit = assessment.target.max_tokens
-    over = "no limit is known" if limit is None else f"{count.over_limit:,} over the limit of {limit:,}"
+    store = assessment.store
+    target = assessment.target
+    about = ""
+    if not target.counter.exact:
+        about = f"about (within {percent(target.counter.error, 0)}) "
+    over = "no limit is known"
+    if target.max_tokens is not None:
+        over = f"{count.over_limit:,} over the limit of {target.max_tokens:,}"
     rows = [
-        ("store", f"{assessment.store.location} ({assessment.store.kind}, {assessment.store.index_type})"),
-        (
-            "target",
-            f"{assessment.target.spec}, dimension {assessment.target.dim or 'not known'} (now {assessment.store.dim})",
-        ),
+        ("store", f"{store.location} ({store.kind}, {store.index_type})"),
+        ("target", f"{target.spec}, dimension {target.dim or 'not known'} (now {store.dim})"),
         ("documents", f"{count.documents:,}: {count.duplicates:,} duplicates, {count.blank:,} blank, {over}"),
         ("tokens", f"{about}{count.tokens_read:,} to embed each text once; the longest text has {count.longest:,}"),
     ]
@@ -59,13 +59,25 @@ def cost_rows(assessment: Assessment) -> list[list[str]]:
             f"{plan.documents:,}",
             f"{plan.tokens:,}",
             figure_or_dash(plan.requests, ","),
-            UNKNOWN if plan.usd is None else dollars(plan.usd),
-            UNKNOWN if plan.minutes is None else duration(plan.minutes),
-            UNKNOWN if plan.quality is None else kept_text(plan.quality),
+            price_or_dash(plan.usd),
+            _duration_or_dash(plan.minutes),
+            _kept_or_dash(plan.quality),
         ]
         for plan in assessment.plans
     ]
     return [["plan", "documents", "tokens", "requests", "price", "time", "kept"], *rows]
+
+
+def _duration_or_dash(minutes: float | None) -> str:
+    if minutes is None:
+        return "-"
+    return duration(minutes)
+
+
+def _kept_or_dash(quality: QualityKept | None) -> str:
+    if quality is None:
+        return "-"
+    return kept_text(quality)
 
 
 def kept_text(quality: QualityKept) -> str:
@@ -86,12 +98,16 @@ def kept_text(quality: QualityKept) -> str:
 
 
 def _bound(bound: float | None, factor: int, decimals: int) -> str:
-    return "?" if bound is None else f"{factor * bound:.{decimals}f}"
+    if bound is None:
+        return "?"
+    return f"{factor * bound:.{decimals}f}"
 
 
 def assess_document(assessment: Assessment) -> dict[str, Any]:
     """Return everything an assessment knows, as values that JSON holds."""
-    count, target, info = assessment.count, assessment.target, assessment.store
+    count = assessment.count
+    target = assessment.target
+    info = assessment.store
     content = {
         "store": {"path": info.location, "format": info.kind, "index_type": info.index_type, "dim": info.dim},
         "target": {

@@ -21,6 +21,10 @@ from migrate.outcome import Bounds, span
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import cut, figure_or_dash, filled_columns
 
+_FEWEST_DECIMALS = 4
+_MOST_DECIMALS = 9
+"""More than float32 has."""
+
 METRICS = {"ip": "inner product, at least", "l2": "squared distance, at most"}
 """What a score is, and how it passes a threshold."""
 
@@ -47,7 +51,9 @@ def slice_rows(audit: ReportedAudit) -> list[list[str]]:
         ]
         for group in enough[:3]
     ]
-    return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows] if rows else []
+    if not rows:
+        return []
+    return [["kinds of queries that keep least", "queries", "full", "translated", measured], *rows]
 
 
 def informative_slices(slices: Sequence[Slice]) -> list[Slice]:
@@ -69,15 +75,18 @@ def _decimals(values: list[float]) -> int:
     (4, 7)
     """
     spread = max(values) - min(values)
-    return 4 if spread <= 0 else min(max(4, 1 - floor(log10(spread))), 9)
+    if spread <= 0:
+        return _FEWEST_DECIMALS
+    return min(max(_FEWEST_DECIMALS, 1 - floor(log10(spread))), _MOST_DECIMALS)
 
 
 def calibration_rows(calibration: ThresholdTable) -> list[list[str]]:
     """Return one row a threshold: old, the share of hits that passes it, new for as many, new for as precise ones."""
     head = ["old", "hits that pass", "new", "new, for the same precision"]
+    decimals = _decimals([threshold.old for threshold in calibration.thresholds])
     rows = [
         [
-            f"{threshold.old:.{_decimals([other.old for other in calibration.thresholds])}f}",
+            f"{threshold.old:.{decimals}f}",
             f"{percent(threshold.pass_rate, 0)}",
             f"{threshold.same_pass_rate:.4f}",
             figure_or_dash(threshold.same_precision, ".4f"),
@@ -102,7 +111,9 @@ _QUALITY = {"nDCG@10": "nDCG@10", "recall@100": "R@100", "MRR@10": "MRR@10"}
 def sentences(audit: ReportedAudit) -> Iterator[str]:
     """Yield the remarks on the tables, then the caveats, and the verdict last."""
     verdict = audit.verdict
-    together = f"; those of {', '.join(audit.family)} hold for all of these together" if audit.family else ""
+    together = ""
+    if audit.family:
+        together = f"; those of {', '.join(audit.family)} hold for all of these together"
     yield f"bounds are one-sided 95 % bounds{together}; the verdict is on `translated` alone"
     if audit.pool is not None:
         yield from audit.pool.sentences
@@ -128,7 +139,9 @@ def sentences(audit: ReportedAudit) -> Iterator[str]:
 def _significance(verdict: ReportedVerdict) -> str:
     if verdict.better_than_stay:
         return ", significantly better"
-    return ", significantly worse" if verdict.worse_than_stay else ""
+    if verdict.worse_than_stay:
+        return ", significantly worse"
+    return ""
 
 
 def quality_rows(audit: ReportedAudit) -> list[list[str]]:
@@ -140,7 +153,7 @@ def quality_rows(audit: ReportedAudit) -> list[list[str]]:
             *(figure_or_dash(arm.means.get(measure), ".3f") for measure in _QUALITY),
             *_compared(audit, arm),
             f"{arm.seconds:.1f}",
-            figure_or_dash(None if arm.tokens is None else arm.tokens / 1e6, ".2f"),
+            _millions_or_dash(arm.tokens),
             figure_or_dash(arm.usd, ",.2f"),
         ]
         for arm in audit.arms
@@ -148,12 +161,20 @@ def quality_rows(audit: ReportedAudit) -> list[list[str]]:
     return filled_columns([head, *rows], costs=("Mtok", "usd"))
 
 
+def _millions_or_dash(tokens: float | None) -> str:
+    if tokens is None:
+        return "-"
+    return f"{tokens / 1e6:.2f}"
+
+
 def agreement_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
     measures = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
     rows = [[arm.name, *(figure_or_dash(arm.means.get(measure), ".3f") for measure in measures)] for arm in audit.arms]
     shown = filled_columns([["against the full re-embed", *measures], *rows])
-    return shown if set(shown[0][1:]) - {"judged@10"} else []
+    if not set(shown[0][1:]) - {"judged@10"}:
+        return []
+    return shown
 
 
 def legend(audit: ReportedAudit) -> str:
@@ -184,10 +205,10 @@ def _compared(audit: ReportedAudit, arm: ReportedArm) -> list[str]:
         return ["", "", ""]
     bounds = retention_of(audit, arm.name, arm.against)
     verdict = audit.verdict
-    shares = ["-", "-"]
-    if bounds.is_known:
-        shares = [verdict.figure(bounds.estimate), span(bounds, provisional=verdict.provisional)]
-    return [*shares, _record(arm.against)]
+    if not bounds.is_known:
+        return ["-", "-", _record(arm.against)]
+    retained = verdict.figure(bounds.estimate)
+    return [retained, span(bounds, provisional=verdict.provisional), _record(arm.against)]
 
 
 def _record(comparison: Comparison) -> str:

@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audited.names import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
-from migrate.audited.records import Hit, Hubness, Regression, ReportedAudit, ReportedPool, ThresholdTable
+from migrate.audited.records import (
+    Hit,
+    Hubness,
+    Regression,
+    ReportedAudit,
+    ReportedPool,
+    ReportedVerdict,
+    ThresholdTable,
+)
 from migrate.audited.report import AuditReport
-from migrate.cost.estimate import dollars
 from migrate.display import percent
 from migrate.outcome import Outcome
 from migrate.report.audit import (
@@ -38,12 +45,12 @@ from migrate.report.svg.charts import (
     interval_chart,
 )
 from migrate.report.svg.frame import Chart
-from migrate.report.terminal import cut, figure_or_dash
+from migrate.report.terminal import cut, figure_or_dash, price_or_dash
 
 COLOURS = {Outcome.SAFE: "good", Outcome.NOT_SAFE: "bad", Outcome.INCONCLUSIVE: "warn"}
-"""Of the stamps of pages."""
+"""Colours of the stamps of pages."""
 
-_WORDS = {
+_TITLES = {
     Outcome.SAFE: "The translated store can take over",
     Outcome.NOT_SAFE: "The translated store must not take over as it is",
     Outcome.INCONCLUSIVE: "There is too little evidence to use the translated store",
@@ -51,7 +58,7 @@ _WORDS = {
 _PROVISIONAL = {
     Outcome.SAFE: "Provisional: the translated store answers nearly as a full re-embed does",
     Outcome.NOT_SAFE: "Provisional: the translated store answers too unlike a full re-embed",
-    Outcome.INCONCLUSIVE: _WORDS[Outcome.INCONCLUSIVE],
+    Outcome.INCONCLUSIVE: _TITLES[Outcome.INCONCLUSIVE],
 }
 
 
@@ -59,23 +66,23 @@ def audit_sections(report: AuditReport) -> Report:
     """Return the whole report; a terminal has of the diagnostics only what is worst."""
     audit = report.audit
     verdict = audit.verdict
-    pool = audit.pool
-    calibration = audit.diagnostics.calibration
-    hubness = audit.diagnostics.hubness
     *remarks, _ = sentences(audit)
     subject = f"{audit.dataset.name}: {verdict.counted}, {audit.dataset.documents:,} documents"
+    titles = _TITLES
+    if verdict.provisional:
+        titles = _PROVISIONAL
     return Report(
         kind=f"lead-migrate audit of {audit.dataset.name}",
-        title=(_PROVISIONAL if verdict.provisional else _WORDS)[verdict.outcome],
-        lead=Either(list(_lead(audit)), [[f"provisional: {verdict.basis}"] if verdict.basis else [], Note(subject)]),
+        title=titles[verdict.outcome],
+        lead=Either(list(_lead(audit)), [*_basis(verdict), Note(subject)]),
         sections={
             "Quality and cost": list(_quality_and_cost(audit)),
             "Where it hurts": list(_where_it_hurts(audit)),
             "Kinds of queries": _kinds_of_queries(audit),
             "The arms": list(_arms(audit)),
-            "The pool": None if pool is None else [Either(Listed(pool.sentences)), _pool(pool)],
-            "Thresholds": None if calibration is None else list(_thresholds(calibration)),
-            "Hubs": _hubs(hubness) if hubness else None,
+            "The pool": _pool(audit.pool),
+            "Thresholds": list(_thresholds(audit.diagnostics.calibration)),
+            "Hubs": _hubs(audit.diagnostics.hubness),
             "Provenance and remarks": [Listed(remarks), Facts(_provenance(audit))],
         },
         closing=report.sentence,
@@ -85,46 +92,70 @@ def audit_sections(report: AuditReport) -> Report:
 
 def _lead(audit: ReportedAudit) -> Iterator[Content]:
     """Yield the subject, the verdict with what belongs beside it, and the recommendation."""
-    verdict, recommended = audit.verdict, audit.recommendation
-    is_half = verdict.provisional and verdict.outcome is Outcome.SAFE
-    outcome = f"{verdict.outcome}, provisional" if verdict.provisional else verdict.outcome.value
-    remarks = [*verdict.caveats, *([f"provisional: {verdict.basis}"] if verdict.basis else [])]
+    verdict = audit.verdict
+    lines = (verdict.sentence, *verdict.caveats, *_basis(verdict))
     yield element("p", _subject(audit), class_="muted")
-    yield element(
-        "p",
-        stamp(outcome, "warn" if is_half else COLOURS[verdict.outcome]),
-        [[" ", sentence(line)] for line in (verdict.sentence, *remarks)],
-        class_="lead",
-    )
+    yield element("p", _outcome_stamp(verdict), [[" ", sentence(line)] for line in lines], class_="lead")
     if audit.plan.name != TRANSLATED:
         yield element("p", sentence(audit.plan.sentence), class_="lead")
-    command = [] if recommended.command is None else [shlex.join(["lead-migrate", *recommended.command])]
-    yield element(
-        "div",
-        element("p", sentence(recommended.headline), class_="decision"),
-        content(Figures(list(_key_figures(audit)))),
-        element("p", sentence(recommended.remark)) if recommended.remark else None,
-        [element("pre", element("code", code)) for code in ("\n".join(recommended.serving), *command) if code],
-        class_="card",
-    )
+    yield element("div", list(_recommendation(audit)), class_="card")
+
+
+def _outcome_stamp(verdict: ReportedVerdict) -> Element:
+    """Return the outcome in a frame; a provisional SAFE is not green, as nothing was judged."""
+    outcome = verdict.outcome.value
+    colour = COLOURS[verdict.outcome]
+    if verdict.provisional:
+        outcome = f"{outcome}, provisional"
+        if verdict.outcome is Outcome.SAFE:
+            colour = "warn"
+    return stamp(outcome, colour)
+
+
+def _basis(verdict: ReportedVerdict) -> list[str]:
+    """Return what a provisional verdict rests on; nothing for others."""
+    if not verdict.basis:
+        return []
+    return [f"provisional: {verdict.basis}"]
+
+
+def _recommendation(audit: ReportedAudit) -> Iterator[Content]:
+    """Yield the plan in a sentence, its figures, and what to type."""
+    recommended = audit.recommendation
+    yield element("p", sentence(recommended.headline), class_="decision")
+    yield content(Figures(list(_key_figures(audit))))
+    if recommended.remark:
+        yield element("p", sentence(recommended.remark))
+    if recommended.serving:
+        yield _code("\n".join(recommended.serving))
+    if recommended.command is not None:
+        yield _code(shlex.join(["lead-migrate", *recommended.command]))
+
+
+def _code(text: str) -> Element:
+    return element("pre", element("code", text))
 
 
 def _key_figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
     """Yield what the plan keeps, at least keeps, and still costs."""
-    recommended, verdict = audit.recommendation, audit.verdict
+    recommended = audit.recommendation
+    verdict = audit.verdict
     if recommended.retention is None:
         return
-    yield verdict.measured if verdict.provisional else "keeps", verdict.figure(recommended.retention.estimate)
+    label = "keeps"
+    if verdict.provisional:
+        label = verdict.measured
+    yield label, verdict.figure(recommended.retention.estimate)
     yield "at least", verdict.figure(recommended.retention.lower)
     yield "still to pay", recommended.remaining or "not known"
 
 
 def _subject(audit: ReportedAudit) -> str:
     """Return the two models, documents and queries, and the day."""
-    old, new = audit.manifest.source_model, audit.manifest.model
-    models = " to ".join(model.spec for model in (old, new) if model is not None)
+    manifest = audit.manifest
+    models = " to ".join(model.spec for model in (manifest.source_model, manifest.model) if model is not None)
     counts = f"{audit.dataset.documents:,} documents, {audit.verdict.counted}"
-    return ", ".join(filter(None, [models, counts, audit.manifest.created[:10]]))
+    return ", ".join(filter(None, [models, counts, manifest.created[:10]]))
 
 
 def _quality_and_cost(audit: ReportedAudit) -> Iterator[Block]:
@@ -135,27 +166,35 @@ def _quality_and_cost(audit: ReportedAudit) -> Iterator[Block]:
         rows = decision_rows(audit)
         yield chart.figure()
         yield Either(TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[-1]]))
-        counted = "with what was embedded to prove it" if audit.pool else "the reference left aside"
-        has_two_stage = any(row[0].startswith(TWO_STAGE) for row in rows)
-        yield note(
+        counted = "the reference left aside"
+        if audit.pool:
+            counted = "with what was embedded to prove it"
+        explanation = (
             "Each line runs from the lower to the upper bound, each a one-sided 95 % bound. The total embedding cost "
             f"is that of the target model for documents, from the first text on, {counted}; what is still to pay is "
-            "left of it after this audit.",
-            f" A two-stage option costs more with every query: its figures are for {audit.verdict.queries:,} queries."
-            if has_two_stage
-            else None,
+            "left of it after this audit."
         )
+        if any(row[0].startswith(TWO_STAGE) for row in rows):
+            explanation += (
+                f" A two-stage option costs more with every query: its figures are for {audit.verdict.queries:,} "
+                "queries."
+            )
+        yield note(explanation)
     yield Figures(list(_figures(audit)))
 
 
 def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
     verdict = audit.verdict
-    measure, bounds = verdict.measure, verdict.retention
-    label = "" if verdict.provisional else "retention of "
-    yield f"{label}{measure}", verdict.figure(bounds.estimate) if bounds.is_known else "unknown"
+    measure = verdict.measure
+    label = f"retention of {measure}"
+    if verdict.provisional:
+        label = measure
+    retained = None
+    if verdict.retention.is_known:
+        retained = verdict.retention.estimate
+    yield label, _known(verdict, retained)
     for search in audit.searches:
-        exactly = "unknown" if search.exactly is None else verdict.figure(search.exactly)
-        yield f"{label}{measure}, {search.arm}, searched exactly", exactly
+        yield f"{label}, {search.arm}, searched exactly", _known(verdict, search.exactly)
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.means.get(measure) for arm in audit.arms if arm.name == name), None)
         if mean is not None:
@@ -168,19 +207,26 @@ def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
         yield "documents embedded", f"{audit.pool.documents:,} ({percent(audit.pool.share)})"
 
 
+def _known(verdict: ReportedVerdict, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return verdict.figure(value)
+
+
 def _where_it_hurts(audit: ReportedAudit) -> Iterator[Block]:
-    counts, rows = audit.arm(TRANSLATED).against, _query_rows(audit)
+    counts = audit.arm(TRANSLATED).against
+    rows = _query_rows(audit)
     has_changes = len(rows) > 1
-    counted = (
-        ""
-        if counts is None
-        else (
+    counted = ""
+    if counts is not None:
+        counted = (
             f"{counts.wins:,} queries gain, {counts.ties:,} stay as they are, {counts.losses:,} lose against the full "
             "re-embed"
         )
-    )
-    bars = ". Each bar is a query, from the greatest loss to the greatest gain" if has_changes else ""
-    yield Either(counted + bars, counted)
+    explained = counted
+    if has_changes:
+        explained += ". Each bar is a query, from the greatest loss to the greatest gain"
+    yield Either(explained, counted)
     if has_changes:
         yield _differences(audit).figure()
     if worst := audit.diagnostics.regressions:
@@ -207,14 +253,23 @@ def _regression_lines(query: Regression) -> list[Block]:
     """Return the query, its scores, and the first document that each arm finds."""
     lines = [f"  {query.query_id}: {query.text}", f"    {query.scores[FULL]:.3f} -> {query.scores[TRANSLATED]:.3f}"]
     for arm, hits in query.hits.items():
-        shown = "; ".join(f"{hit.doc_id}{'' if not hit.grade else ' (relevant)'} {hit.text}" for hit in hits[:1])
-        lines.append(f"    {arm} finds {shown or 'nothing'}")
+        lines.append(f"    {arm} finds {_first_hit(hits)}")
     return list(map(cut, lines))
 
 
+def _first_hit(hits: Sequence[Hit]) -> str:
+    if not hits:
+        return "nothing"
+    hit = hits[0]
+    if hit.grade:
+        return f"{hit.doc_id} (relevant) {hit.text}"
+    return f"{hit.doc_id} {hit.text}"
+
+
 def _hit(hit: Hit) -> Content:
-    relevant = (" ", element("span", "relevant", class_="good")) if hit.grade else None
-    return [element("code", hit.doc_id), relevant, f" {hit.text}"]
+    if not hit.grade:
+        return [element("code", hit.doc_id), f" {hit.text}"]
+    return [element("code", hit.doc_id), " ", element("span", "relevant", class_="good"), f" {hit.text}"]
 
 
 def _differences(audit: ReportedAudit) -> Chart:
@@ -231,10 +286,13 @@ def _scores(audit: ReportedAudit) -> tuple[NDArray[np.float64], NDArray[np.float
 
 def _query_names(audit: ReportedAudit) -> list[str]:
     texts = audit.query_texts or [""] * len(audit.query_ids)
-    return [
-        f"{query_id}, {cut(' '.join(text.split()), 60)}" if text else query_id
-        for query_id, text in zip(audit.query_ids, texts, strict=True)
-    ]
+    names = []
+    for query_id, text in zip(audit.query_ids, texts, strict=True):
+        name = query_id
+        if text:
+            name += f", {cut(' '.join(text.split()), 60)}"
+        names.append(name)
+    return names
 
 
 def _query_rows(audit: ReportedAudit) -> list[list[str]]:
@@ -253,7 +311,8 @@ def _query_rows(audit: ReportedAudit) -> list[list[str]]:
 
 
 def _kinds_of_queries(audit: ReportedAudit) -> Block:
-    slices, measured = informative_slices(audit.diagnostics.slices), audit.verdict.measured
+    slices = informative_slices(audit.diagnostics.slices)
+    measured = audit.verdict.measured
     if not slices:
         return None
     about = (
@@ -270,19 +329,25 @@ def _kinds_of_queries(audit: ReportedAudit) -> Block:
         form = axis_form(audit.verdict)
         chart = interval_chart(f"{measured} by {by}", rows, margin=audit.verdict.safe_from, label=measured, form=form)
         charts += [Heading(f"By {by}"), chart.figure()]
-    worst = slice_rows(audit)
-    return [Either([element("p", about), charts], TextTable(worst) if worst else None)]
+    worst = None
+    if rows_of_worst := slice_rows(audit):
+        worst = TextTable(rows_of_worst)
+    return [Either([element("p", about), charts], worst)]
 
 
 def _arms(audit: ReportedAudit) -> Iterator[Block]:
-    rows, agreements = quality_rows(audit), agreement_rows(audit)
+    rows = quality_rows(audit)
+    agreements = agreement_rows(audit)
     yield element("p", "Every arm answers the same queries.")
     if decision_chart(audit) is not None:
         yield _arms_chart(audit).figure()
     yield TextTable(rows, marked=[number for number, row in enumerate(rows[1:]) if row[0] == TRANSLATED])
     yield Note(legend(audit))
     yield Heading("How much of what the full re-embed finds each arm finds too")
-    yield TextTable(agreements) if agreements else Either("not known, as only a pool of the full re-embed is there")
+    if agreements:
+        yield TextTable(agreements)
+    else:
+        yield Either("not known, as only a pool of the full re-embed is there")
     meanings = items([element("b", arm.name), f": {arm.meaning}"] for arm in audit.arms)
     yield element("details", element("summary", "What the arms are"), meanings)
     if audit.missing:
@@ -306,7 +371,9 @@ def _arms_chart(audit: ReportedAudit) -> IntervalChart:
     )
 
 
-def _pool(pool: ReportedPool) -> TextTable:
+def _pool(pool: ReportedPool | None) -> Block:
+    if pool is None:
+        return None
     rows = [
         [
             f"first {step.depth} for a query",
@@ -314,14 +381,17 @@ def _pool(pool: ReportedPool) -> TextTable:
             f"{step.documents:,}",
             f"{step.sampled:,}",
             figure_or_dash(step.tokens, ","),
-            "-" if step.usd is None else dollars(step.usd),
+            price_or_dash(step.usd),
         ]
         for step in pool.steps
     ]
-    return TextTable([["step", "queries", "documents embedded", "drawn at random", "tokens", "price"], *rows])
+    head = ["step", "queries", "documents embedded", "drawn at random", "tokens", "price"]
+    return [Either(Listed(pool.sentences)), TextTable([head, *rows])]
 
 
-def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
+def _thresholds(calibration: ThresholdTable | None) -> Iterator[Block]:
+    if calibration is None:
+        return
     old, new = calibration.metrics
     spread = [(name, histogram.edges, histogram.counts) for name, histogram in calibration.histograms.items()]
     yield element(
@@ -337,7 +407,9 @@ def _thresholds(calibration: ThresholdTable) -> Iterator[Block]:
     yield TextTable(calibration_rows(calibration))
 
 
-def _hubs(hubness: Sequence[Hubness]) -> list[Block]:
+def _hubs(hubness: Sequence[Hubness]) -> Block:
+    if not hubness:
+        return None
     return [
         Note("how often a document is among the ten nearest of others; hubs crowd out answers"),
         TextTable(hub_rows(hubness)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
 from migrate.check.comparison import Share
-from migrate.check.model import Agreement, Compatibility, Found, Trial
-from migrate.check.retrieval import RetrievalCost
+from migrate.check.model import Agreement, Compatibility, Found
+from migrate.check.retrieval import JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.check.stamp import Stamped
 from migrate.cost.estimate import dollars
 from migrate.display import percent
@@ -31,21 +32,25 @@ def check_sections(result: Compatibility) -> Report:
     if result.found is not None and result.found.model != result.model:
         answer.append(f"what fits: {_typed(result.found)}")
     sentences = [[" ", sentence(line)] for line in (result.sentence, _BASES[result.basis])]
-    mark = stamp(result.cause.value, "good" if result.compatible else "bad")
+    colour = "bad"
+    title = f"The vectors are not those of {result.model.spec}"
+    if result.compatible:
+        colour = "good"
+        title = f"The vectors are those of {result.model.spec}"
+    mark = stamp(result.cause.value, colour)
     failed = [row for row, finding in enumerate(result.findings) if not finding.ok]
-    examples = TextTable(example_rows(result), text_columns=[0, 3])
     return Report(
         kind=f"lead-migrate check of {result.store}",
-        title=f"The vectors are {'' if result.compatible else 'not '}those of {result.model.spec}",
+        title=title,
         lead=Either(element("p", mark, sentences, class_="lead"), [*answer, _BASES[result.basis]]),
         sections={
             "What was looked at": [
                 TextTable(finding_rows(result), text_columns=[2], marked=failed),
-                [] if result.figures is None else _figure_sentences(result.figures),
+                _figure_sentences(result.figures),
             ],
-            "What it costs in retrieval": None if result.retrieval is None else _retrieval_sentences(result.retrieval),
-            "What would explain it": _trials(result.trials) if result.trials and not result.compatible else None,
-            "Documents that disagree": examples if result.examples else None,
+            "What it costs in retrieval": _retrieval_sentences(result.retrieval),
+            "What would explain it": _trials(result),
+            "Documents that disagree": _examples(result, text_columns=[0, 3]),
             "Notes": Listed(result.notes),
         },
     )
@@ -53,9 +58,12 @@ def check_sections(result: Compatibility) -> Report:
 
 def check_brief(result: Compatibility) -> list[Block]:
     """Return what a notebook and a summary of CI have beside the answer."""
-    examples = [TextTable(example_rows(result))] if result.examples else []
-    costs = [] if result.retrieval is None else _retrieval_sentences(result.retrieval)
-    return [TextTable(finding_rows(result)), *costs, *examples, Listed(result.notes)]
+    return [
+        TextTable(finding_rows(result)),
+        *_retrieval_sentences(result.retrieval),
+        *_examples(result),
+        Listed(result.notes),
+    ]
 
 
 def answer_line(result: Compatibility) -> str:
@@ -71,14 +79,24 @@ def _typed(model_found: Found) -> str:
 
 def stamp_text(stamp: Stamped) -> str:
     """Return what the stamp rests on, and where it is."""
-    lines = [f"stamped: {stamp.path}" if stamp.path else "not stamped: nothing was written"]
+    lines = []
     if (model_found := stamp.found) is not None:
         agree = f"{model_found.agreeing} of {model_found.sampled} sampled documents agree"
-        lines = [wrap(f"as the last check has found: {_typed(model_found)}; {agree}"), *lines]
-    return paragraphs("" if stamp.checked is None else report_text(check_sections(stamp.checked)), "\n".join(lines))
+        lines.append(wrap(f"as the last check has found: {_typed(model_found)}; {agree}"))
+    if stamp.path:
+        lines.append(f"stamped: {stamp.path}")
+    else:
+        lines.append("not stamped: nothing was written")
+    check = ""
+    if stamp.checked is not None:
+        check = report_text(check_sections(stamp.checked))
+    return paragraphs(check, "\n".join(lines))
 
 
-def _figure_sentences(figures: Agreement) -> list[str]:
+def _figure_sentences(figures: Agreement | None) -> list[str]:
+    """Say how many sampled documents agree, and what that leaves open."""
+    if figures is None:
+        return []
     agreeing = f"{figures.agreeing} of {figures.sampled} sampled documents agree"
     lines = [
         f"{agreeing} (cosine of at least {1 - figures.tolerance:g}); median cosine {figures.median_cosine:.4f}, of "
@@ -86,45 +104,77 @@ def _figure_sentences(figures: Agreement) -> list[str]:
     ]
     if figures.agreeing == figures.sampled:
         missed = figures.disagreeing.upper
-        sure = "no other text is left" if not missed else f"up to {percent(missed)} of the store could differ unseen"
-        lines.append(f"{sure} (95 % confidence); --sample N|all looks further" if missed else sure)
-    return lines
-
-
-def _retrieval_sentences(cost: RetrievalCost) -> list[str]:
-    """Say what the stored vectors find, what a stitch repairs, and what a larger sample takes."""
-    is_part = cost.documents < cost.store_documents
-    others = f"; among all {cost.store_documents:,}, of which more are alike, it may be lower" if is_part else ""
-    sampled = f"{cost.documents:,} sampled documents, at random {cost.chance:.3f}"
-    lines = [f"overlap@10 {_bounded(cost.overlap)} among {sampled}{others}"]
-    if (judged := cost.judged) is not None:
-        counted = f"{judged.queries:,} judged queries that the sample answers"
-        if judged.retention is None:
-            remedy = "; a larger --sample answers more" if is_part else ""
-            lines.append(f"{counted} are too few to tell what nDCG@10 is retained{remedy}")
+        if missed:
+            lines.append(
+                f"up to {percent(missed)} of the store could differ unseen (95 % confidence); --sample N|all looks "
+                "further"
+            )
         else:
-            lines.append(f"{_bounded(judged.retention)} of nDCG@10 is retained, by {counted}")
-    if (repair := cost.repair) is not None:
-        answer = (
-            "no linear stitch repairs it" if repair.repairs == "none" else f"a stitch repairs {repair.repairs} of it"
-        )
-        figures = f"overlap@10 {cost.overlap.estimate:.3f} as stored, {_bounded(repair.overlap)} after {repair.stitch}"
-        lines.append(f"{answer}: {figures}, on held-out documents")
-    if (larger := cost.larger) is not None:
-        told = "tells whether a stitch repairs it" if cost.repair is None and larger.tries_stitch else "tells more"
-        price = "no price known" if larger.usd is None else dollars(larger.usd)
-        takes = f"{larger.further:,} more texts, about {larger.tokens:,} tokens, {price}"
-        lines.append(f"--sample {larger.documents} {told}: {takes}")
+            lines.append("no other text is left")
     return lines
+
+
+def _retrieval_sentences(cost: RetrievalCost | None) -> list[str]:
+    """Say what the stored vectors find, what a stitch repairs, and what a larger sample takes."""
+    if cost is None:
+        return []
+    is_part = cost.documents < cost.store_documents
+    overlap = (
+        f"overlap@10 {_bounded(cost.overlap)} among {cost.documents:,} sampled documents, at random {cost.chance:.3f}"
+    )
+    if is_part:
+        overlap += f"; among all {cost.store_documents:,}, of which more are alike, it may be lower"
+    lines = [overlap]
+    if cost.judged is not None:
+        lines.append(_judged_sentence(cost.judged, is_part=is_part))
+    if cost.repair is not None:
+        lines.append(_repair_sentence(cost.repair, cost.overlap))
+    if cost.larger is not None:
+        lines.append(_larger_sentence(cost.larger, tried_stitch=cost.repair is not None))
+    return lines
+
+
+def _judged_sentence(judged: JudgedRetention, *, is_part: bool) -> str:
+    counted = f"{judged.queries:,} judged queries that the sample answers"
+    if judged.retention is not None:
+        return f"{_bounded(judged.retention)} of nDCG@10 is retained, by {counted}"
+    few = f"{counted} are too few to tell what nDCG@10 is retained"
+    if not is_part:
+        return few
+    return f"{few}; a larger --sample answers more"
+
+
+def _repair_sentence(repair: Repair, stored: Share) -> str:
+    answer = f"a stitch repairs {repair.repairs} of it"
+    if repair.repairs == "none":
+        answer = "no linear stitch repairs it"
+    figures = f"overlap@10 {stored.estimate:.3f} as stored, {_bounded(repair.overlap)} after {repair.stitch}"
+    return f"{answer}: {figures}, on held-out documents"
+
+
+def _larger_sentence(larger: LargerSample, *, tried_stitch: bool) -> str:
+    use = "tells more"
+    if larger.tries_stitch and not tried_stitch:
+        use = "tells whether a stitch repairs it"
+    price = "no price known"
+    if larger.usd is not None:
+        price = dollars(larger.usd)
+    takes = f"{larger.further:,} more texts, about {larger.tokens:,} tokens, {price}"
+    return f"--sample {larger.documents} {use}: {takes}"
 
 
 def _bounded(share: Share) -> str:
-    upper = f"{share.upper:.3f}" if isfinite(share.upper) else "no limit"
+    upper = "no limit"
+    if isfinite(share.upper):
+        upper = f"{share.upper:.3f}"
     return f"{share.estimate:.3f} (95 % bounds: {share.lower:.3f} to {upper})"
 
 
-def _trials(trials: tuple[Trial, ...]) -> list[Block]:
+def _trials(result: Compatibility) -> list[Block]:
     """Return the other ways of embedding, those that came nearest first; on a terminal, a few of them."""
+    trials = result.trials
+    if not trials or result.compatible:
+        return []
     nearest = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
     head = ["embedded", "agree", "of", "median cosine"]
     rows = [[trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in nearest]
@@ -146,9 +196,16 @@ def example_rows(result: Compatibility) -> list[list[str]]:
     return [["document", "row", "cosine", "taken for"], *rows]
 
 
+def _examples(result: Compatibility, text_columns: Sequence[int] = ()) -> list[Block]:
+    if not result.examples:
+        return []
+    return [TextTable(example_rows(result), text_columns=text_columns)]
+
+
 def finding_rows(result: Compatibility) -> list[list[str]]:
     """Return a head, and a row for each thing that was looked at."""
-    rows = [[finding.name, "yes" if finding.ok else "NO", finding.message] for finding in result.findings]
+    answers = {True: "yes", False: "NO"}
+    rows = [[finding.name, answers[finding.ok], finding.message] for finding in result.findings]
     return [["looked at", "as expected", "what was there"], *rows]
 
 
@@ -163,5 +220,7 @@ def stamp_document(stamp: Stamped) -> dict[str, Any]:
 
     `found` is what an earlier check had found, where it rests on that.
     """
-    checked = None if stamp.checked is None else check_document(stamp.checked)
+    checked = None
+    if stamp.checked is not None:
+        checked = check_document(stamp.checked)
     return document("stamp", {"manifest": stamp.path, "check": checked, "found": stamp.found})

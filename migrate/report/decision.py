@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from migrate.audited.names import FULL, MEAN, RANDOM
 from migrate.audited.records import Option, ReportedAudit, ReportedVerdict
@@ -20,13 +20,16 @@ def decision_chart(audit: ReportedAudit) -> Chart | None:
     options, is_priced = _with_costs(audit)
     if len(options) < 2:
         return None
+    kinds = {True: "good", False: "muted"}
     points = []
     for option in options:
         cost = _cost(option.usd, option.tokens, is_priced=is_priced) or 0.0
         shown = interval(option.name, option.retention, audit.verdict)
-        points.append(Point(shown, cost, "good" if option.is_safe else "muted"))
+        points.append(Point(shown, cost, kinds[option.is_safe]))
     points += _further_points(audit, {option.name for option in options}, is_priced=is_priced)
-    unit = "US dollars" if is_priced else "million tokens"
+    unit = "million tokens"
+    if is_priced:
+        unit = "US dollars"
     return cost_chart(
         "what every option keeps, and what it costs",
         points,
@@ -47,7 +50,9 @@ def _cost(usd: float | None, tokens: float | None, *, is_priced: bool) -> float 
     """Return a cost in dollars, or else in million tokens; None where it is not known."""
     if is_priced:
         return usd
-    return None if tokens is None else tokens / 1e6
+    if tokens is None:
+        return None
+    return tokens / 1e6
 
 
 def _further_points(audit: ReportedAudit, shown: set[str], *, is_priced: bool) -> Iterator[Point]:
@@ -68,7 +73,9 @@ def interval(name: str, bounds: Bounds, verdict: ReportedVerdict, *, marked: boo
 
 def axis_form(verdict: ReportedVerdict) -> Format:
     """Return how an axis shows what the verdict rests on: retention in per cent, agreement as a number."""
-    return short if verdict.provisional else axis_percent
+    if verdict.provisional:
+        return short
+    return axis_percent
 
 
 def measure_label(audit: ReportedAudit) -> str:
@@ -82,23 +89,28 @@ def decision_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and one row an option: what it keeps, its cost in all, and what of that is still to be paid."""
     options, is_priced = _with_costs(audit)
     verdict = audit.verdict
-    return [
-        ["option", verdict.measured, "bounds", "total embedding cost", "still to pay", "SAFE"],
-        *(
-            [
-                option.name,
-                verdict.figure(option.retention.estimate),
-                "by definition" if option.name == FULL else span(option.retention, provisional=verdict.provisional),
-                _price(option.usd if is_priced else option.tokens, is_priced=is_priced),
-                _price(option.usd_left if is_priced else option.tokens_left, is_priced=is_priced),
-                "yes" if option.is_safe else "",
-            ]
-            for option in options
-        ),
-    ]
+    head = ["option", verdict.measured, "bounds", "total embedding cost", "still to pay", "SAFE"]
+    return [head, *(_decision_row(option, verdict, is_priced=is_priced) for option in options)]
 
 
-def _price(amount: float | None, *, is_priced: bool) -> str:
+def _decision_row(option: Option, verdict: ReportedVerdict, *, is_priced: bool) -> list[str]:
+    bounds = span(option.retention, provisional=verdict.provisional)
+    if option.name == FULL:
+        bounds = "by definition"
+    cost = _price(option.tokens, token_count)
+    cost_left = _price(option.tokens_left, token_count)
+    if is_priced:
+        cost = _price(option.usd, dollars)
+        cost_left = _price(option.usd_left, dollars)
+    safe = ""
+    if option.is_safe:
+        safe = "yes"
+    return [option.name, verdict.figure(option.retention.estimate), bounds, cost, cost_left, safe]
+
+
+def _price(amount: float | None, form: Callable[[float], str]) -> str:
+    if amount is None:
+        return "-"
     if not amount:
-        return "-" if amount is None else "0"
-    return dollars(amount) if is_priced else token_count(amount)
+        return "0"
+    return form(amount)

@@ -19,6 +19,7 @@ from migrate.stitch.select import (
     RANDOM,
     LearningCurve,
     Mixture,
+    ScoredStitch,
     Selection,
     TriedTokens,
     TriedViews,
@@ -58,7 +59,8 @@ def choice_sentence(selection: Selection) -> str:
     if not selection.is_told:
         return f"took {selection.chosen}; {_untold(selection)}"
     tried = {row.stitch: row.scores for row in selection.candidates if not row.is_control}
-    best, choice = selection.best.scores, selection.choice
+    best = selection.best.scores
+    choice = selection.choice
     sentence = f"took {selection.chosen}: held-out overlap {best.overlap_at_10:.3f} ± {best.overlap_half_width:.3f}"
     if (views := selection.tried) is not None and (views.is_used or views.is_target):
         sentence += f"; {_reads(views)}"
@@ -66,7 +68,9 @@ def choice_sentence(selection: Selection) -> str:
         return sentence
     sentence += f", best of {len(tried)} in {choice.best_in} of {choice.splits} splits"
     rivals = [f"{spec} {tried[spec].overlap_at_10:.3f}{_but(selection, spec)}" for spec in choice.rivals]
-    return f"{sentence}; not clearly better: {', '.join(rivals)}" if rivals else sentence
+    if not rivals:
+        return sentence
+    return f"{sentence}; not clearly better: {', '.join(rivals)}"
 
 
 def _reads(views: TriedViews) -> str:
@@ -82,15 +86,20 @@ def _reads(views: TriedViews) -> str:
 
 def _but(selection: Selection, rival: str) -> str:
     """Return the reason why a rival with more overlap was not taken, in brackets."""
-    rival_kind, chosen = find_kind(rival) or Stitch, find_kind(selection.chosen) or Stitch
-    if chosen.reads_texts and not rival_kind.reads_texts:
+    rival_kind = find_kind(rival) or Stitch
+    chosen_kind = find_kind(selection.chosen) or Stitch
+    if chosen_kind.reads_texts and not rival_kind.reads_texts:
         return " (reads no texts)"
-    return " (costs more to use)" if rival_kind.cost > chosen.cost else ""
+    if rival_kind.cost > chosen_kind.cost:
+        return " (costs more to use)"
+    return ""
 
 
 def fit_blocks(selection: Selection, *, bare: bool) -> list[Block]:
     """Return the candidates, and what to expect of the chosen one; `bare` is a fit of a store without texts."""
-    sentences = fit_sentences(selection) + ([without_texts_sentence()] if bare else [])
+    sentences = fit_sentences(selection)
+    if bare:
+        sentences.append(without_texts_sentence())
     return [TextTable(candidates_rows(selection)), *sentences]
 
 
@@ -99,24 +108,31 @@ def fit_sentences(selection: Selection) -> list[str]:
     if not selection.is_told:
         return [choice_sentence(selection), *doubts(selection)]
     best = selection.best.scores
-    low, high = best.overlap_at_10 - best.overlap_half_width, best.overlap_at_10 + best.overlap_half_width
+    low = max(best.overlap_at_10 - best.overlap_half_width, 0)
+    high = min(best.overlap_at_10 + best.overlap_half_width, 1)
     sentences = [
         choice_sentence(selection),
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "
-        f"{selection.chosen} finds {percent(best.overlap_at_10)} (95 % bounds: {_span(max(low, 0), min(high, 1))}); "
+        f"{selection.chosen} finds {percent(best.overlap_at_10)} (95 % bounds: {_span(low, high)}); "
         "what that means for queries is for the audit to say",
     ]
     sentences += _worth(selection)
-    sentences += [] if selection.tried is None or selection.tried.is_target else [_tried(selection.tried)]
-    sentences += [] if selection.tokens is None else [_tokens(selection.tokens)]
-    sentences += _curve(selection.curve) if selection.curve is not None else []
-    sentences += _confidence(selection.confidence) if selection.confidence is not None else []
+    if selection.tried is not None and not selection.tried.is_target:
+        sentences.append(_tried(selection.tried))
+    if selection.tokens is not None:
+        sentences.append(_tokens(selection.tokens))
+    if selection.curve is not None:
+        sentences.append(_curve(selection.curve))
+    if selection.confidence is not None:
+        sentences.append(_confidence(selection.confidence))
     return sentences + doubts(selection)
 
 
 def _untold(selection: Selection) -> str:
     """Say why the held-out overlap tells nothing."""
-    chance = "" if selection.random is None else percent(selection.random.scores.overlap_at_10)
+    chance = ""
+    if selection.random is not None:
+        chance = percent(selection.random.scores.overlap_at_10)
     if selection.is_too_small:
         return (
             f"no figure of what it finds, as {selection.judged} documents are too few ({FEWEST_JUDGED} at least): "
@@ -131,12 +147,12 @@ def _untold(selection: Selection) -> str:
 def doubts(selection: Selection) -> list[str]:
     """Say why the old vectors may not be those of the texts, or not of one model."""
     sentences = []
-    best, random = selection.best_map_of_vectors, selection.random
+    best = selection.best_map_of_vectors
+    random = selection.random
     if not selection.is_too_small and best is not None and random is not None and selection.is_at_chance(best):
-        found, chance = (percent(row.scores.overlap_at_10) for row in (best, random))
         sentences.append(
-            f"the old vectors tell nothing of the new ones: {best.stitch} finds {found}, the control {RANDOM} {chance}"
-            f". They may belong to other texts; {_CHECK}"
+            f"the old vectors tell nothing of the new ones: {best.stitch} finds {percent(best.scores.overlap_at_10)}, "
+            f"the control {RANDOM} {percent(random.scores.overlap_at_10)}. They may belong to other texts; {_CHECK}"
         )
     elif selection.mixture is not None:
         sentences.append(_two_kinds(selection.mixture))
@@ -183,38 +199,43 @@ def _tried(views: TriedViews) -> str:
         return f"{against}. It is used: translating embeds the other texts with it, which takes time but no money"
     if not views.helps:
         return f"{against}. It is not used"
-    time = "long" if views.minutes is None else f"about {duration(views.minutes)} here"
+    time = "long"
+    if views.minutes is not None:
+        time = f"about {duration(views.minutes)} here"
     more = f"embedding {views.documents:,} documents with it takes {time}; to use it, name it by --view"
     return f"{against}. It is not used, since {more} {views.specs[0]}"
 
 
 def _tokens(tokens: TriedTokens) -> str:
     """Say what the token embeddings of a free local model add to the texts, and whether they are read."""
+    read = "not read"
+    if tokens.is_used:
+        read = "read"
     return (
-        f"the texts are {'' if tokens.is_used else 'not '}read by the token embeddings of {tokens.spec}, which is on "
+        f"the texts are {read} by the token embeddings of {tokens.spec}, which is on "
         f"this machine and costs nothing: the texts alone find {percent(tokens.overlap_with)} with them, "
         f"{percent(tokens.overlap_without)} without"
     )
 
 
-def _curve(curve: LearningCurve) -> list[str]:
+def _curve(curve: LearningCurve) -> str:
     steps = ", ".join(
         f"{percent(overlap)} from {pairs:,} pairs" for pairs, overlap in zip(curve.pairs, curve.overlap, strict=True)
     )
     if not curve.is_known:
         untold = f"what the next {MORE:,} pairs add is not known, as the last of these added nothing"
-        return [f"learning curve: {steps}; {untold}"]
+        return f"learning curve: {steps}; {untold}"
     span = f"95 % bounds: {_span(curve.low, curve.high)}"
-    return [f"learning curve: {steps}; the next {MORE:,} pairs should add {percent(curve.gain)} ({span})"]
+    return f"learning curve: {steps}; the next {MORE:,} pairs should add {percent(curve.gain)} ({span})"
 
 
-def _confidence(confidence: Confidence) -> list[str]:
+def _confidence(confidence: Confidence) -> str:
     if not confidence.is_usable:
-        return [f"{unreliable(confidence.spearman)}; --policy confidence will be refused"]
-    return [
+        return f"{unreliable(confidence.spearman)}; --policy confidence will be refused"
+    return (
         f"confidence: ranks held-out documents by their true cosine with Spearman {confidence.spearman:.2f}; the least "
         f"confident tenth has {percent(confidence.worst_share, 0)} of the squared error"
-    ]
+    )
 
 
 def candidates_rows(selection: Selection) -> list[list[str]]:
@@ -223,16 +244,28 @@ def candidates_rows(selection: Selection) -> list[list[str]]:
     Of documents too few there is no overlap.
     """
     head = ["  stitch", "cosine", "MSE", "R²", "overlap@10", "fit s"]
-    rows = [
-        [
-            f"{'*' if row.stitch == selection.chosen and not row.is_control else ' '} {row.stitch}"
-            + (" (control)" if row.is_control else ""),
-            f"{row.scores.cosine:.3f}",
-            f"{row.scores.mse:.6f}",
-            f"{row.scores.r2:.3f}",
-            "-" if selection.is_too_small else f"{row.scores.overlap_at_10:.3f}",
-            f"{row.fit_s:.2f}",
-        ]
-        for row in selection.candidates
-    ]
+    rows = []
+    for row in selection.candidates:
+        overlap = "-"
+        if not selection.is_too_small:
+            overlap = f"{row.scores.overlap_at_10:.3f}"
+        scores = row.scores
+        rows.append(
+            [
+                _candidate_name(row, selection.chosen),
+                f"{scores.cosine:.3f}",
+                f"{scores.mse:.6f}",
+                f"{scores.r2:.3f}",
+                overlap,
+                f"{row.fit_s:.2f}",
+            ]
+        )
     return [head, *rows]
+
+
+def _candidate_name(row: ScoredStitch, chosen: str) -> str:
+    if row.is_control:
+        return f"  {row.stitch} (control)"
+    if row.stitch == chosen:
+        return f"* {row.stitch}"
+    return f"  {row.stitch}"

@@ -28,21 +28,24 @@ def inspect_document(location: Store | str | Path) -> dict[str, Any]:
     LeadMigrateError
         As `open_store`, or `load_stitch`.
     """
-    content = _store_content(location) if isinstance(location, Store) else _facts_at(str(location))
-    return document("inspect", content)
+    if isinstance(location, Store):
+        return document("inspect", _store_content(location))
+    return document("inspect", _facts_at(str(location)))
 
 
 def _facts_at(location: str) -> dict[str, Any]:
     path = path_in(location)
-    path_or_url = place_of(location) if path is None else path
+    path_or_url: Path | str = path or place_of(location)
     is_url = isinstance(path_or_url, str) and not names_kind(location)
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
         return stitch_document(str(path_or_url), load_stitch(path_or_url))
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
-        is_one = path is None or (path != Path(location) and "#" in location)
-        several = [] if path is None or is_one else _stores_in(path)
+        names_one = path is not None and path != Path(location) and "#" in location
+        if path is None or names_one:
+            raise
+        several = _stores_in(path)
         if not several:
             raise
         return {"stores": several}
@@ -66,7 +69,12 @@ def _stores_in(path: Path) -> list[dict[str, Any]]:
 
 def _store_content(store: Store) -> dict[str, Any]:
     info = store.info
-    model = info.manifest.model if info.manifest else None
+    model = "unknown (no manifest)"
+    if info.manifest is not None and info.manifest.model is not None:
+        model = info.manifest.model.spec
+    read_back = "approximate"
+    if info.exact:
+        read_back = "exact"
     return {
         "store": info.location,
         "format": info.kind,
@@ -74,11 +82,11 @@ def _store_content(store: Store) -> dict[str, Any]:
         "vectors": info.count,
         "dimension": info.dim,
         "metric": {"l2": "squared Euclidean distance (l2)", "ip": "inner product (ip)"}[info.metric],
-        "read_back": "exact" if info.exact else "approximate",
+        "read_back": read_back,
         **_norms(store),
         "checksum": _checksum(store),
         "texts": info.has_texts,
-        "model": model.spec if model else "unknown (no manifest)",
+        "model": model,
         **info.details,
         "notes": list(info.notes),
     }
@@ -93,22 +101,31 @@ def _checksum(store: Store) -> str:
     missing = [name for name in (files.index_path.name, *files.document_files) if name not in names]
     if not names:
         return "none to compare with"
-    return f"as in the manifest: {', '.join(names)}" + (f"; none of {', '.join(missing)}" if missing else "")
+    as_recorded = f"as in the manifest: {', '.join(names)}"
+    if not missing:
+        return as_recorded
+    return f"{as_recorded}; none of {', '.join(missing)}"
 
 
 def _norms(store: Store) -> dict[str, Any]:
     """Return the norms over all rows, and how many rows are zero or not finite."""
-    least, greatest, bad = np.inf, 0.0, 0
+    least = np.inf
+    greatest = 0.0
+    n_bad = 0
     for batch in store.scan():
         with np.errstate(over="ignore", invalid="ignore"):
             squares = squared_norms(batch.vectors)
         good = squares[np.isfinite(squares) & (squares > 0)]
-        bad += len(squares) - len(good)
+        n_bad += len(squares) - len(good)
         if len(good):
-            least, greatest = min(least, float(good.min())), max(greatest, float(good.max()))
-    content: dict[str, Any] = {"bad_vectors": bad}
+            least = min(least, float(good.min()))
+            greatest = max(greatest, float(good.max()))
+    content: dict[str, Any] = {"bad_vectors": n_bad}
     if greatest:
-        low, high = float(np.sqrt(least)), float(np.sqrt(greatest))
-        unit = abs(low - 1) < UNIT_TOLERANCE and abs(high - 1) < UNIT_TOLERANCE
-        content = {"norms": "unit" if unit else f"{low:.4g} to {high:.4g}", **content}
+        low = float(np.sqrt(least))
+        high = float(np.sqrt(greatest))
+        norms = f"{low:.4g} to {high:.4g}"
+        if abs(low - 1) < UNIT_TOLERANCE and abs(high - 1) < UNIT_TOLERANCE:
+            norms = "unit"
+        content = {"norms": norms, **content}
     return content

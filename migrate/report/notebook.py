@@ -45,16 +45,22 @@ def _(fitted: FittedStitch) -> str:
 
 @notebook_html.register
 def _(done: Translation) -> str:
+    recall = "exact"
+    if done.index_recall is not None:
+        recall = f"{done.index_recall:.3f}"
     content = {
         "vectors": f"{done.count:,}",
         "true ones": f"{done.n_true:,}",
         "dimension before": str(done.source_dim),
         "after": str(done.target_dim),
-        "recall@10 of the index": "exact" if done.index_recall is None else f"{done.index_recall:.3f}",
+        "recall@10 of the index": recall,
         "s": f"{done.wall_s:.1f}",
     }
-    notes = [*done.remarks, *([done.distrust] if done.distrust else [])]
-    notes += [done.fallback.sentence] if done.fallback else []
+    notes = list(done.remarks)
+    if done.distrust:
+        notes.append(done.distrust)
+    if done.fallback:
+        notes.append(done.fallback.sentence)
     return notebook_piece(
         f"translated to {done.path}", TextTable([list(content), list(content.values())]), Listed(notes)
     )

@@ -32,11 +32,18 @@ def element(tag: str, *content: Content, **attributes: str | float | None) -> El
     """
     node = Element(tag)
     for name, value in attributes.items():
-        if value is not None:
-            node.set(name.rstrip("_").replace("_", "-"), value if isinstance(value, str) else f"{value:g}")
+        if isinstance(value, str):
+            node.set(_attribute(name), value)
+        elif value is not None:
+            node.set(_attribute(name), f"{value:g}")
     _add(node, content)
-    node.tail = "\n" if tag in _NEWLINE_AFTER else None
+    if tag in _NEWLINE_AFTER:
+        node.tail = "\n"
     return node
+
+
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
 
 
 def _add(parent: Element, content: Content) -> None:
@@ -64,11 +71,11 @@ def with_code(text: str) -> list[Content]:
     >>> html(with_code("type `fit`"))
     'type <code>fit</code>'
     """
-    pieces = text.split("`")
-    return [
-        element("code", piece) if number % 2 and number < len(pieces) - 1 else piece
-        for number, piece in enumerate(pieces)
-    ]
+    pieces: list[Content] = list(text.split("`"))
+    # A mark that nothing closes opens no code
+    for number in range(1, len(pieces) - 1, 2):
+        pieces[number] = element("code", pieces[number])
+    return pieces
 
 
 def sentence(text: str) -> list[Content]:
@@ -91,8 +98,7 @@ def content(block: Block) -> Content:
             ]
             return element("div", element("table", element("tbody", lines), class_="facts"), class_="scroll")
         case Figures():
-            cells = [element("div", element("dt", name), element("dd", value)) for name, value in block.rows]
-            return element("dl", cells, class_="figures") if cells else None
+            return _figures(block)
         case Listed():
             return items(map(with_code, block.lines))
         case Heading():
@@ -105,18 +111,25 @@ def content(block: Block) -> Content:
             return map(content, block)
 
 
+def _figures(figures: Figures) -> Element | None:
+    if not figures.rows:
+        return None
+    cells = [element("div", element("dt", name), element("dd", value)) for name, value in figures.rows]
+    return element("dl", cells, class_="figures")
+
+
 def _table(table: TextTable) -> Element:
     head, *body = table.rows
-    kinds = ["text" if column in table.text_columns else None for column in range(len(head))]
+    kinds: list[str | None] = [None] * len(head)
+    for column in table.text_columns:
+        kinds[column] = "text"
     heads = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)]
-    rows = [
-        element(
-            "tr",
-            [element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)],
-            class_="marked" if number in table.marked else None,
-        )
-        for number, row in enumerate(body)
-    ]
+    rows = []
+    for number, row in enumerate(body):
+        line = element("tr", [element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)])
+        if number in table.marked:
+            line.set("class", "marked")
+        rows.append(line)
     whole = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="sorts")
     return element("div", whole, class_="scroll")
 
@@ -124,7 +137,9 @@ def _table(table: TextTable) -> Element:
 def items(lines: Iterable[Content], tag: str = "ul") -> Element | None:
     """Return a list of lines; None without any."""
     listed = [element("li", line) for line in lines]
-    return element(tag, listed) if listed else None
+    if not listed:
+        return None
+    return element(tag, listed)
 
 
 def note(*content: Content) -> Element:
@@ -163,10 +178,14 @@ def report_page(report: Report) -> str:
     }
     shown = {heading: section for heading, section in sections.items() if len(section) > 1}
     links = [element("a", heading, href=f"#{anchor(heading)}") for heading in shown]
-    nav = element("nav", links, aria_label="Sections") if len(links) > 1 else None
+    nav = None
+    if len(links) > 1:
+        nav = element("nav", links, aria_label="Sections")
     kind = element("p", report.kind, class_="kind")
     top = element("header", kind, element("h1", report.title), content(report.lead), nav, class_="top")
-    footer = element("footer", element("p", report.footer) if report.footer else None)
+    footer = element("footer")
+    if report.footer:
+        footer.append(element("p", report.footer))
     body = element("body", top, element("main", list(shown.values())), footer, element("script", script))
     return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
 

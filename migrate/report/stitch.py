@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from migrate.manifest import ModelIdentity
 from migrate.stitch.base import saved_arrays
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, input_dim
 from migrate.stitch.select import ScoredStitch, Selection
@@ -13,16 +14,24 @@ from migrate.stitch.select import ScoredStitch, Selection
 
 def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
     """Return everything that `inspect` tells of a stitch, as values that JSON holds."""
-    manifest, best = fitted.manifest, fitted.selection.best
-    models = {"from_model": manifest.source_model, "to_model": manifest.model}
+    manifest = fitted.manifest
+    maps = "documents"
+    from_model = manifest.source_model
+    to_model = manifest.model
     if fitted.direction != DOCUMENT:
-        models = {"from_model": manifest.model, "to_model": manifest.source_model}
+        maps = "queries"
+        from_model = manifest.model
+        to_model = manifest.source_model
+    fallback = None
+    if fitted.fallback is not None:
+        fallback = fitted.fallback.stitch.spec
     dim = input_dim(manifest)
     return {
         "stitch": folder,
         "spec": fitted.stitch.spec,
-        "maps": "documents" if fitted.direction == DOCUMENT else "queries",
-        **{name: None if model is None else model.spec for name, model in models.items()},
+        "maps": maps,
+        "from_model": _spec_of(from_model),
+        "to_model": _spec_of(to_model),
         "from_dimension": dim,
         "to_dimension": fitted.dim,
         "output_norm": fitted.norm,
@@ -30,8 +39,8 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
         "true_vectors": len(fitted.sample.ids),
         "views": sorted(fitted.stitch.views),
         "reads_texts": fitted.reads_texts,
-        "without_texts": None if fitted.fallback is None else fitted.fallback.stitch.spec,
-        "held_out": _told_scores(fitted.selection, best),
+        "without_texts": fallback,
+        "held_out": _told_scores(fitted.selection, fitted.selection.best),
         "candidates": {
             row.stitch: _told_scores(fitted.selection, row)["overlap_at_10"] for row in fitted.selection.candidates
         },
@@ -45,7 +54,15 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
 def _told_scores(selection: Selection, row: ScoredStitch) -> dict[str, float | None]:
     """Return the scores of a candidate, without its overlap where documents are too few to tell one."""
     scores = asdict(row.scores)
-    return {**scores, "overlap_at_10": None, "overlap_error": None} if selection.is_too_small else scores
+    if selection.is_too_small:
+        scores |= {"overlap_at_10": None, "overlap_error": None}
+    return scores
+
+
+def _spec_of(model: ModelIdentity | None) -> str | None:
+    if model is None:
+        return None
+    return model.spec
 
 
 def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -64,9 +81,17 @@ def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if judged["overlap_at_10"] is not None:
         overlap = f"overlap@10 {judged['overlap_at_10']:.3f}"
     yield "held out", f"{overlap}, R² {judged['r2']:.3f}, cosine {judged['cosine']:.3f}"
-    told = (f"{spec} {share:.3f}" if share is not None else spec for spec, share in of["candidates"].items())
-    yield "candidates", ", ".join(told)
+    yield "candidates", ", ".join(_candidate(spec, share) for spec, share in of["candidates"].items())
     for name, value in of["facts"].items():
-        yield name, f"{value:.4g}" if isinstance(value, int | float) else str(value)
+        if isinstance(value, int | float):
+            yield name, f"{value:.4g}"
+        else:
+            yield name, str(value)
     yield "files", f"as in the manifest: {', '.join(of['files'])}"
     yield "made by", of["made_by"]
+
+
+def _candidate(spec: str, overlap: float | None) -> str:
+    if overlap is None:
+        return spec
+    return f"{spec} {overlap:.3f}"

@@ -95,7 +95,9 @@ def junit_xml(suite: Suite) -> bytes:
     for case in suite.cases:
         _add(element, case, suite)
     for node in root.iter():
-        node.text = for_markup(node.text) if node.text else None
+        # XML 1.0 has no way to write some control characters, which texts of a store may have
+        if node.text:
+            node.text = for_markup(node.text)
         node.attrib = {name: for_markup(value) for name, value in node.attrib.items()}
     ElementTree.indent(root)
     written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -107,7 +109,9 @@ def _add(element: ElementTree.Element, case: Case, suite: Suite) -> None:
     if case.state is State.PASSED:
         ElementTree.SubElement(inner, "system-out").text = case.message
         return
-    tag = "failure" if case.state is State.FAILED else "error"
+    tag = "error"
+    if case.state is State.FAILED:
+        tag = "failure"
     ElementTree.SubElement(inner, tag, {"message": case.message, "type": case.state.value}).text = case.message
 
 
@@ -140,22 +144,24 @@ def audit_suite(report: AuditReport) -> Suite:
     gain = verdict.gain_over_stay
     if gain is not None:
         span = f"{gain.estimate:+.3f} {verdict.measure} (95 % bounds: {gain.lower:+.3f} to {gain.upper:+.3f})"
-        state = State.FAILED if verdict.worse_than_stay else State.PASSED
+        state = _state(ok=not verdict.worse_than_stay)
         cases.append(Case("not worse than staying", state, f"against staying: {span}"))
-    bounds = verdict.retention
     properties = {
-        **(_figures(verdict.measured, bounds) if bounds.is_known else {}),
+        **_figures(verdict.measured, verdict.retention),
         "SAFE from": f"{verdict.safe_from:g}",
         "margin": f"{verdict.margin:g}",
         "queries": str(verdict.queries),
         "independent groups": str(verdict.groups),
-        **({"provisional": verdict.basis} if verdict.basis else {}),
     }
+    if verdict.basis:
+        properties["provisional"] = verdict.basis
     title = f"audit of {audit.dataset.name}"
     return Suite("lead-migrate audit", title, cases, _audit_markdown(audit), properties, audit.store)
 
 
 def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
+    if not bounds.is_known:
+        return {}
     return {
         measured: f"{bounds.estimate:.6f}",
         f"{measured} lower bound": f"{bounds.lower:.6f}",
@@ -165,13 +171,20 @@ def _figures(measured: str, bounds: Bounds) -> dict[str, str]:
 
 def _title(audit: ReportedAudit) -> str:
     """Return the verdict, its store, and how much that keeps; a provisional one says so."""
-    verdict, is_alone = audit.verdict, audit.plan.name == TRANSLATED
-    bounds = verdict.retention if is_alone else audit.family[audit.plan.name]
-    provisional = " (provisional)" if verdict.provisional else ""
-    subject = audit.store + ("" if is_alone else f" in plan {audit.plan.name}")
-    word = f"has {verdict.measured}" if verdict.provisional else "keeps"
-    figure = f"{word} {verdict.figure(bounds.estimate)}" if bounds.is_known else "is not measured"
-    return f"{audit.plan.outcome}{provisional}: {subject} {figure}"
+    verdict = audit.verdict
+    outcome = str(audit.plan.outcome)
+    keeps = "keeps"
+    if verdict.provisional:
+        outcome += " (provisional)"
+        keeps = f"has {verdict.measured}"
+    bounds = verdict.retention
+    subject = audit.store
+    if audit.plan.name != TRANSLATED:
+        bounds = audit.family[audit.plan.name]
+        subject += f" in plan {audit.plan.name}"
+    if not bounds.is_known:
+        return f"{outcome}: {subject} is not measured"
+    return f"{outcome}: {subject} {keeps} {verdict.figure(bounds.estimate)}"
 
 
 def heading_of(state: State, store: str) -> str:
@@ -182,7 +195,9 @@ def heading_of(state: State, store: str) -> str:
 def _audit_markdown(audit: ReportedAudit) -> str:
     *remarks, verdict = sentences(audit)
     outcome = audit.plan.outcome
-    state = State.OPEN if audit.verdict.provisional and outcome is Outcome.SAFE else STATES[outcome]
+    state = STATES[outcome]
+    if audit.verdict.provisional and outcome is Outcome.SAFE:  # nothing was judged, so it is no success yet
+        state = State.OPEN
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
     heading = heading_of(state, audit.store)
     return f"{heading} {verdict}\n\n{as_markdown(audit_brief(audit))}\n\n{folded}\n"
@@ -190,7 +205,9 @@ def _audit_markdown(audit: ReportedAudit) -> str:
 
 def check_suite(result: Compatibility) -> Suite:
     """Return the answer, and everything that was looked at."""
-    answer = "COMPATIBLE" if result.compatible else "NOT COMPATIBLE"
+    answer = "NOT COMPATIBLE"
+    if result.compatible:
+        answer = "COMPATIBLE"
     title = f"{answer}: {result.store} with {result.model.spec}"
     whole = Case("compatible", _state(ok=result.compatible), answer_line(result), title)
     cases = [whole, *(Case(finding.name, _state(ok=finding.ok), finding.message) for finding in result.findings)]
@@ -199,7 +216,8 @@ def check_suite(result: Compatibility) -> Suite:
     if figures is not None:
         properties |= {"sampled": str(figures.sampled), "agreeing": str(figures.agreeing)}
         properties["median cosine"] = f"{figures.median_cosine:.6f}"
-    name, store = f"check of {PurePath(result.store).name}", str(result.store)
+    name = f"check of {PurePath(result.store).name}"
+    store = str(result.store)
     heading = f"{heading_of(_state(ok=result.compatible), store)} {answer_line(result)}"
     markdown = f"{heading}\n\n{as_markdown(check_brief(result))}\n"
     return Suite("lead-migrate check", name, cases, markdown, properties, store)
@@ -207,12 +225,17 @@ def check_suite(result: Compatibility) -> Suite:
 
 def failed_suite(command: str, store: str, code: int, message: str) -> Suite:
     """Return a command that an error ended, with its exit code and the one line that was printed."""
-    name, line = f"lead-migrate {command}", scrub(message)
+    name = f"lead-migrate {command}"
+    line = scrub(message)
     title = " ".join(filter(None, (name, store)))
     case = Case("ended by an error", State.FAILED, line, f"{title}: exit {code}")
-    heading = heading_of(State.FAILED, store) if store else f"## {MARKS[State.FAILED]} {name}:"
+    heading = f"## {MARKS[State.FAILED]} {name}:"
+    if store:
+        heading = heading_of(State.FAILED, store)
     return Suite(name, title, [case], f"{heading} {line}\n", store=store)
 
 
 def _state(*, ok: bool) -> State:
-    return State.PASSED if ok else State.FAILED
+    if ok:
+        return State.PASSED
+    return State.FAILED

@@ -13,11 +13,29 @@ from migrate.report.decision import axis_form
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text
 
+_ROWS = 7
+"""Options at most, so that the whole stays within 25 lines, the height of a small terminal."""
+
+_WITH_COSTS = 72
+"""Columns from which on there is room for costs."""
+
+_NARROWEST_PLOT = 12
+_WIDEST_PLOT = 40
+"""Columns of a plot: with fewer nothing can be told apart, and more say no more."""
+
+_CROSSINGS = {" ": "│", "─": "┼"}
+"""How the line of the margin is drawn on what lies below it."""
+
+_MOST_SHOWN = 1.5
+"""Retention at which a plot ends: one without limit would flatten everything else."""
+
 
 def audit_summary(report: AuditReport, *, page: Path | None = None, width: int = WIDTH) -> str:
     """Return the recommendation, the verdict and the options, `width` columns wide; `page` shows the whole report."""
-    shown = "--report FILE.html for a page" if page is None else page
-    more = f"the whole report: {shown}; --verbose for all arms, slices and notes here"
+    where_to_look = "--report FILE.html for a page"
+    if page is not None:
+        where_to_look = str(page)
+    more = f"the whole report: {where_to_look}; --verbose for all arms, slices and notes here"
     return as_text(*_blocks(report.audit, width), more, width=width)
 
 
@@ -28,7 +46,10 @@ def audit_answer(report: AuditReport) -> str:
 
 def _blocks(audit: ReportedAudit, width: int) -> Iterator[Block]:
     yield audit.recommendation.headline
-    yield f"{'translated alone: ' if audit.plan.name == TRANSLATED else ''}{audit.plan.sentence}"
+    if audit.plan.name == TRANSLATED:
+        yield f"translated alone: {audit.plan.sentence}"
+    else:
+        yield audit.plan.sentence
     yield from (f"caveat: {caveat}" for caveat in audit.verdict.caveats[:2])
     yield _table(audit, width)
     if audit.verdict.groups != audit.verdict.queries:
@@ -39,35 +60,46 @@ def _blocks(audit: ReportedAudit, width: int) -> Iterator[Block]:
 
 def _table(audit: ReportedAudit, width: int) -> TextTable:
     options = _shown(audit.options)
-    # narrower tables have no room for costs
-    has_costs = width >= 72 and any(option.remaining < float("inf") for option in options)
+    has_costs = width >= _WITH_COSTS and any(option.remaining < float("inf") for option in options)
     head = [f"of {audit.verdict.queries:,} queries", audit.verdict.measured, "at least"]
-    columns = [
-        [*head, "to pay"] if has_costs else head,
-        *(_cells(option, audit, has_costs=has_costs) for option in options),
-    ]
-    width_used = sum(2 + max(map(len, column)) for column in zip(*columns, strict=True))
-    room = min(width - width_used - len("SAFE") - 2, 40)
-    plots = [[plot] for plot in _plots(audit, options, room)] if room >= 12 else [[]] * len(columns)
-    safe = ["SAFE", *("yes" if option.is_safe and not audit.verdict.doubts else "" for option in options)]
-    rows = [[*cells, *plot, last] for cells, plot, last in zip(columns, plots, safe, strict=True)]
-    return TextTable(rows, text_columns=[0, *range(len(columns[0]), len(rows[0]))])
+    if has_costs:
+        head.append("to pay")
+    figures = [head, *(_cells(option, audit, has_costs=has_costs) for option in options)]
+    width_used = sum(2 + max(map(len, column)) for column in zip(*figures, strict=True))
+    room = min(width - width_used - len("SAFE") - 2, _WIDEST_PLOT)
+    plots: list[list[str]] = [[] for _ in figures]
+    if room >= _NARROWEST_PLOT:
+        plots = [[plot] for plot in _plots(audit, options, room)]
+    safe = ["SAFE", *(_safe(option, audit) for option in options)]
+    rows = [[*cells, *plot, last] for cells, plot, last in zip(figures, plots, safe, strict=True)]
+    return TextTable(rows, text_columns=[0, *range(len(figures[0]), len(rows[0]))])
+
+
+def _safe(option: Option, audit: ReportedAudit) -> str:
+    if option.is_safe and not audit.verdict.doubts:
+        return "yes"
+    return ""
 
 
 def _shown(options: Sequence[Option]) -> list[Option]:
     """Return all where they are few; else the store's own, staying, the full re-embed and the cheapest others."""
     needed = {TRANSLATED, STAY, FULL}
     remaining = [option for option in options if option.name not in needed]
-    room = 7 - (len(options) - len(remaining))  # of seven rows in all
+    room = _ROWS - (len(options) - len(remaining))
     first = sorted(remaining, key=lambda option: not option.is_safe)[:room]
     return [option for option in options if option.name in needed or option in first]
 
 
 def _cells(option: Option, audit: ReportedAudit, *, has_costs: bool) -> list[str]:
-    bounds, verdict = option.retention, audit.verdict
-    shares = [verdict.figure(value) for value in (bounds.estimate, bounds.lower)] if bounds.is_known else ["-", "-"]
-    cells = ["stay with the old" if option.name == STAY else option.name, *shares]
-    return [*cells, _cost(option)] if has_costs else cells
+    bounds = option.retention
+    cells = [option.name, "-", "-"]
+    if option.name == STAY:
+        cells[0] = "stay with the old"
+    if bounds.is_known:
+        cells[1:] = [audit.verdict.figure(bounds.estimate), audit.verdict.figure(bounds.lower)]
+    if has_costs:
+        cells.append(_cost(option))
+    return cells
 
 
 def _cost(option: Option) -> str:
@@ -78,7 +110,9 @@ def _cost(option: Option) -> str:
         return "0"
     if option.usd_left is not None:
         return dollars(option.usd_left)
-    return token_count(option.remaining) if option.seconds_left is None else duration(option.seconds_left / 60)
+    if option.seconds_left is not None:
+        return duration(option.seconds_left / 60)
+    return token_count(option.remaining)
 
 
 def _plots(audit: ReportedAudit, options: Sequence[Option], columns: int) -> list[str]:
@@ -86,26 +120,35 @@ def _plots(audit: ReportedAudit, options: Sequence[Option], columns: int) -> lis
     margin = audit.verdict.safe_from
     retained = [option.retention for option in options if option.retention.is_known]
     low = min(margin, *(bounds.lower for bounds in retained), *(bounds.estimate for bounds in retained))
-    high = max(1.0, *(min(bounds.estimate, 1.5) for bounds in retained))
+    high = max(1.0, *(min(bounds.estimate, _MOST_SHOWN) for bounds in retained))
     low = max(low - 0.1 * (high - low), 0.0)
 
-    def place(value: float) -> int:
-        return round((min(max(value, low), high) - low) / (high - low) * (columns - 1))
+    def column_of(value: float) -> int:
+        share = (min(max(value, low), high) - low) / (high - low)
+        return round(share * (columns - 1))
 
     form = axis_form(audit.verdict)
-    left, right = (form(round(end, 2)) for end in (low, high))
+    low_name = form(round(low, 2))
+    high_name = form(round(high, 2))
+    margin_name = form(round(margin, 3))
+    margin_column = column_of(margin)
     head = [" "] * columns
-    head[: len(left)], head[-len(right) :] = left, right
-    name, at = form(round(margin, 3)), place(margin)
-    start = min(max(at - len(name) // 2, len(left) + 1), columns - len(right) - len(name) - 1)
-    head[start : start + len(name)] = name
+    head[: len(low_name)] = low_name
+    head[-len(high_name) :] = high_name
+    # Below its line, but clear of the ends of the axis
+    last_start = columns - len(high_name) - len(margin_name) - 1
+    start = min(max(margin_column - len(margin_name) // 2, len(low_name) + 1), last_start)
+    head[start : start + len(margin_name)] = margin_name
     lines = []
     for option in options:
         line = [" "] * columns
-        line[at] = "│"
-        if option.retention.is_known:
-            for cell in range(place(option.retention.lower), place(option.retention.upper) + 1):
-                line[cell] = "┼" if cell == at else "─"
-            line[place(option.retention.estimate)] = "●"
+        bounds = option.retention
+        if bounds.is_known:
+            first = column_of(bounds.lower)
+            last = column_of(bounds.upper)
+            line[first : last + 1] = "─" * (last + 1 - first)
+        line[margin_column] = _CROSSINGS[line[margin_column]]
+        if bounds.is_known:
+            line[column_of(bounds.estimate)] = "●"
         lines.append("".join(line))
     return ["".join(head), *lines]

@@ -15,7 +15,9 @@ def switched_text(done: Switched, old: str) -> str:
 
     `old` is the name as it was typed.
     """
-    already = ", as an earlier switch began" if done.already else ""
+    already = ""
+    if done.already:
+        already = ", as an earlier switch began"
     lines = [
         f"{done.old}: the new store answers here now{already}",
         _queries(done.model, done.old_model),
@@ -44,7 +46,9 @@ def _proof(done: Switched) -> str:
 
 def _by_margin(done: Switched) -> str:
     """Say what share of retention the report asks for; empty where it does not say."""
-    return "" if done.margin is None else f" by a margin of {100 * done.margin:g} %"
+    if done.margin is None:
+        return ""
+    return f" by a margin of {100 * done.margin:g} %"
 
 
 def rolled_back_text(done: Switched) -> str:
@@ -80,5 +84,7 @@ def switch_document(kind: str, done: Switched | Dropped) -> dict[str, Any]:
 def _queries(model: str | None, earlier: str | None) -> str:
     if model is None:
         return "queries must be embedded with the model of this store, which it does not name"
-    instead = f" instead of {earlier}" if earlier not in (None, model) else ""
+    instead = ""
+    if earlier not in (None, model):
+        instead = f" instead of {earlier}"
     return f"queries must be embedded with {model}{instead} from now on"

@@ -27,10 +27,11 @@ def plan_text(job: SyncJob) -> str:
     if job.is_current:
         return f"{job.output.display_name}: up to date with {job.old.info.location}"
     counts = job.changes.counts
-    will = f"{counts.to_embed:,} would get true vectors" if counts.to_embed else "nothing would be embedded"
-    lines = [f"{job.output.display_name}: {counts_text(counts)}", will]
+    lines = [f"{job.output.display_name}: {counts_text(counts)}"]
     if counts.to_embed:
-        lines.append(job.estimate().sentence)
+        lines += [f"{counts.to_embed:,} would get true vectors", job.estimate().sentence]
+    else:
+        lines.append("nothing would be embedded")
     return "\n".join([*lines, *(f"note: {remark}" for remark in job.remarks)])
 
 

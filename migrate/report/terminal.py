@@ -10,8 +10,15 @@ from textwrap import fill
 from textwrap import wrap as wrap_text
 from unicodedata import east_asian_width
 
+from migrate.cost.estimate import dollars
 from migrate.report.characters import printable
 from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, TextTable, parts_of
+
+_GAP = "  "
+"""Between the columns of a table."""
+
+_NARROWEST = 10
+"""Columns that a text keeps, however wide the others are."""
 
 WIDTH = 100
 """Columns of a terminal that everything fits into."""
@@ -28,7 +35,9 @@ def number(value: float | None) -> str:
     size = abs(value)
     if 0 < size < 0.01 or size >= 10_000:
         return f"{value:.2g}"
-    return f"{value:.3f}" if size < 10 else f"{value:.1f}"
+    if size < 10:
+        return f"{value:.3f}"
+    return f"{value:.1f}"
 
 
 def figure_or_dash(value: float | None, form: str) -> str:
@@ -37,7 +46,16 @@ def figure_or_dash(value: float | None, form: str) -> str:
     >>> figure_or_dash(1234.5, ",.2f"), figure_or_dash(None, ",.2f")
     ('1,234.50', '-')
     """
-    return "-" if value is None else f"{value:{form}}"
+    if value is None:
+        return "-"
+    return f"{value:{form}}"
+
+
+def price_or_dash(usd: float | None) -> str:
+    """Return a price; a dash where none is known."""
+    if usd is None:
+        return "-"
+    return dollars(usd)
 
 
 def paragraphs(*texts: str) -> str:
@@ -53,15 +71,21 @@ def report_text(report: Report) -> str:
 
 def as_text(*blocks: Block, width: int = WIDTH) -> str:
     """Return parts of a report, a blank line between them but for sentences; a heading of nothing is left out."""
-    text, last = "", None
+    text = ""
+    previous: Block = None
     heading = ""
     for block in parts_of(blocks):
         if isinstance(block, Heading):
             heading = f"{block.text}\n"
         elif shown := _shown(block, width):
-            is_next = isinstance(last, str) and isinstance(block, str) and not heading
-            text += ("" if not text else "\n" if is_next else "\n\n") + heading + shown
-            last, heading = block, ""
+            are_sentences = isinstance(previous, str) and isinstance(block, str)
+            if text and are_sentences and not heading:
+                text += "\n"
+            elif text:
+                text += "\n\n"
+            text += heading + shown
+            previous = block
+            heading = ""
     return text
 
 
@@ -102,7 +126,9 @@ def cut(text: str, width: int = WIDTH) -> str:
     >>> cut("a text of some length", 8)
     'a text…'
     """
-    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 1].rstrip()}…"
 
 
 def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: int = WIDTH) -> str:
@@ -116,32 +142,42 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
-    while left and sum(widths) + 2 * len(widths) - 2 > width and max(widths[index] for index in left) > 10:
+    gaps = len(_GAP) * (len(widths) - 1)
+    # Column by column, the widest first, as only texts can go on in another line
+    while left and sum(widths) + gaps > width and max(widths[index] for index in left) > _NARROWEST:
         widths[max(left, key=widths.__getitem__)] -= 1
     lines = []
     for row in cells:
-        lines_of = [
-            _wrapped(cell, room) if index in left else [cell]
-            for index, (cell, room) in enumerate(zip(row, widths, strict=True))
-        ]
+        lines_of = [_wrapped(cell, widths[index], wraps=index in left) for index, cell in enumerate(row)]
         for line in zip_longest(*lines_of, fillvalue=""):
-            blanks = [" " * (room - _columns(cell)) for cell, room in zip(line, widths, strict=True)]
-            sides = [
-                cell + blank if index in (0, *left) else blank + cell
-                for index, (cell, blank) in enumerate(zip(line, blanks, strict=True))
-            ]
-            lines.append("  ".join(sides).rstrip())
+            sides = [_aligned(cell, widths[index], to_left=index in (0, *left)) for index, cell in enumerate(line)]
+            lines.append(_GAP.join(sides).rstrip())
     return "\n".join(lines)
+
+
+def _aligned(cell: str, room: int, *, to_left: bool) -> str:
+    """Return a cell as wide as its column; `str.ljust` would count wide characters as one."""
+    blank = " " * (room - _columns(cell))
+    if to_left:
+        return cell + blank
+    return blank + cell
 
 
 def _columns(text: str) -> int:
     """Return the columns of a terminal that a text takes: characters of East Asia are wide."""
-    return len(text) if text.isascii() else sum(1 + (east_asian_width(char) in "WF") for char in text)
+    if text.isascii():  # nearly all are, and a look at each character takes long
+        return len(text)
+    return sum(1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def _wrapped(text: str, columns: int) -> list[str]:
-    column_texts = _columns(text)
-    return [text] if column_texts <= columns else wrap_text(text, max(columns * len(text) // column_texts, 1))
+def _wrapped(text: str, columns: int, *, wraps: bool) -> list[str]:
+    """Return the lines of a cell; one line unless it `wraps`, whatever its length."""
+    text_columns = _columns(text)
+    if not wraps or text_columns <= columns:
+        return [text]
+    # textwrap counts characters, of which as many fit as the text has for each column on average
+    characters = max(columns * len(text) // text_columns, 1)
+    return wrap_text(text, characters)
 
 
 def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()) -> list[list[str]]:
@@ -151,11 +187,13 @@ def filled_columns(rows: Sequence[Sequence[str]], *, costs: Collection[str] = ()
     [['arm', 'score'], ['stay', '0.0'], ['full', '0.0']]
     """
     head, *body = rows
-    filled = [
-        column
-        for column, name in enumerate(head)
-        if not column or not body or any(row[column].strip("-$0.," if name in costs else "-") for row in body)
-    ]
+    filled = []
+    for column, name in enumerate(head):
+        nothing = "-"
+        if name in costs:
+            nothing = "-$0.,"
+        if column == 0 or not body or any(row[column].strip(nothing) for row in body):
+            filled.append(column)
     return [[row[column] for column in filled] for row in rows]
 
 
@@ -166,5 +204,6 @@ def wrap(sentence: str, width: int = WIDTH) -> str:
     keeps
       86.2 %
     """
+    # A space that textwrap does not know as one keeps a number with its unit
     kept_together = re.sub(r"(?<=\d) (?=%|M tokens)", "\0", sentence)
     return fill(kept_together, width, subsequent_indent="  ", break_on_hyphens=False).replace("\0", " ")

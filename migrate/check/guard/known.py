@@ -12,7 +12,7 @@ import numpy as np
 from migrate.errors import UsageError, VectorError
 from migrate.files import beside
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.selection.matches import FEW, Claim, claim_of_rows, compare
+from migrate.selection.matches import FEW, NO_CLAIM, Claim, claim_of_rows, compare
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
@@ -48,16 +48,20 @@ class KnownTexts:
         rows = np.arange(info.count)
         if manifest is not None and manifest.counts.get(TRUE, info.count) != info.count:
             rows = np.flatnonzero(true_rows(store))
-        rows = np.random.default_rng(0).permutation(rows) if info.has_texts else rows[:0]
-        claim = claim_of_rows(store, rows, _DRAWN)
+        claim = NO_CLAIM
+        if info.has_texts:
+            claim = claim_of_rows(store, np.random.default_rng(0).permutation(rows), _DRAWN)
         if not len(claim):
             raise UsageError(
                 f"{info.location}: the store has no text of a vector that is known to be its model's, so no client "
                 "can be guarded by it"
             )
         lengths = [len(document.text) for document in claim.texts]
-        shortest = sorted(range(len(claim)), key=lambda place: (lengths[place] < _SHORTEST, lengths[place]))
-        return cls(info.location, claim.take(shortest[:FEW]), None if manifest is None else manifest.model)
+        shortest = sorted(range(len(claim)), key=lambda number: (lengths[number] < _SHORTEST, lengths[number]))
+        model = None
+        if manifest is not None:
+            model = manifest.model
+        return cls(info.location, claim.take(shortest[:FEW]), model)
 
     @property
     def to_embed(self) -> list[str]:
@@ -65,9 +69,10 @@ class KnownTexts:
 
         Some programs add the prefix themselves, some models do.
         """
-        prefix = "" if self.model is None else self.model.document_prefix
         texts = [document.text for document in self.claim.texts]
-        return [*texts, *(prefix + text for text in texts if prefix)]
+        if self.model is None or not self.model.document_prefix:
+            return texts
+        return [*texts, *(self.model.document_prefix + text for text in texts)]
 
     def require(self, embedded: Vectors) -> None:
         """Make sure that most vectors of the texts, with the prefix or without, are the store's.
@@ -78,7 +83,9 @@ class KnownTexts:
         """
         claim = self.claim
         count, dim = claim.vectors.shape
-        theirs = "" if self.model is None else f", which are those of {self.model.spec}"
+        theirs = ""
+        if self.model is not None:
+            theirs = f", which are those of {self.model.spec}"
         advice = "embed queries with the store's own model, or search the store that was built with this one"
         if len(embedded) != len(self.to_embed):
             raise VectorError(
@@ -115,20 +122,23 @@ class KnownRows:
 
     def current(self) -> KnownTexts:
         """Return the rows, read anew where other files lie at the location since."""
-        seen = self._files_seen()
-        if self._rows is None or seen != self._files_read:
-            store = self.store if isinstance(self.store, Store) else open_store(self.store)
-            self._rows, self._files_read = KnownTexts.read(store), seen
+        files = self._files()
+        if self._rows is None or files != self._files_read:
+            store = self.store
+            if not isinstance(store, Store):
+                store = open_store(store)
+            self._rows = KnownTexts.read(store)
+            self._files_read = files
         return self._rows
 
-    def _files_seen(self) -> tuple[tuple[int, int], ...]:
+    def _files(self) -> tuple[tuple[int, int], ...]:
         """Return what tells the files at the location from others in their place; nothing of a database's server."""
         if isinstance(self.store, Store):
             return ()
         path = Path(str(self.store).partition("#")[0].removeprefix("faiss:"))
-        seen = []
+        identities = []
         for file in (path, beside(path) / MANIFEST_NAME, path.parent / MANIFEST_NAME, path / "index.faiss"):
             with suppress(OSError, ValueError):
                 status = file.stat()
-                seen.append((status.st_ino, status.st_mtime_ns))
-        return tuple(seen)
+                identities.append((status.st_ino, status.st_mtime_ns))
+        return tuple(identities)

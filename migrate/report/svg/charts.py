@@ -19,9 +19,33 @@ _HIGHEST = 1.5
 _NARROWEST = 270.0
 """Pixels of the narrowest plot whose labels must not cover each other."""
 
-_CHARACTER, _LINE = 7.0, 15.0
-_NEAR, _APART = 1.0, 11.0
-"""Per cent of the width below which costs are about one, and pixels that such points stand apart."""
+_CHARACTER = 7.0
+"""Pixels of a character of a label, about."""
+
+_LINE = 15.0
+"""Pixels of a line of text."""
+
+_NEAR = 1.0
+"""Per cent of the width below which costs are about one."""
+
+_APART = 11.0
+"""Pixels that points of about one cost stand apart."""
+
+_LABEL_GAP = 6.0
+"""Pixels between a point and its label."""
+
+_ASCENT = 11.0
+_DESCENT = 4.0
+"""Pixels of a label above and below its baseline."""
+
+_MOST_BARS = 400
+"""Bars of differences: more cannot be told apart."""
+
+_MOST_POINTS = 160
+"""Points of a line: more make the same line."""
+
+_MOST_MARKS = 40
+"""Points of a line up to which each has a mark to point at."""
 
 _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own"}
 """Of points: classes of the page, and what they mean."""
@@ -41,7 +65,9 @@ class Interval:
     @property
     def description(self) -> str:
         """For whoever points at it."""
-        upper = self.figure(self.upper) if self.upper < np.inf else "no limit"
+        upper = "no limit"
+        if self.upper < np.inf:
+            upper = self.figure(self.upper)
         return f"{self.name}: {self.figure(self.estimate)} ({self.figure(self.lower)} to {upper})"
 
 
@@ -58,7 +84,9 @@ class IntervalChart:
         """Return the chart as a part of a page."""
         shapes = []
         for row, drawing in self.rows:
-            marked = " marked" if row.marked else ""
+            marked = ""
+            if row.marked:
+                marked = " marked"
             shapes.append(element("span", row.name, class_=f"name{marked}"))
             shapes.append(element("span", row.figure(row.estimate), class_=f"value{marked}"))
             shapes.append(element("div", drawing, class_="bar"))
@@ -91,7 +119,7 @@ def interval_chart(
     """Draw one interval a row, against a margin."""
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
-    span = max(foot - 0.1 * (top - foot), 0.0), top
+    span = (max(foot - 0.1 * (top - foot), 0.0), top)
     frame = Frame(span, height=26.0)
     x = frame.at_x(margin)
     line = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
@@ -103,9 +131,16 @@ def interval_chart(
 
 def _interval(frame: Frame, row: Interval) -> Element:
     low, middle, high = (frame.at_x(min(value, frame.x[1])) for value in (row.lower, row.estimate, row.upper))
-    y, kind = frame.height / 2, "accent" if row.marked else "muted"
-    line = element("line", class_=kind, x1=low, x2=high, y1=y, y2=y, stroke_width=4.0 if row.marked else 2.5)
-    return mark(row.description, line, element("circle", class_=kind, cx=middle, cy=y, r=5.5 if row.marked else 4.0))
+    y = frame.height / 2
+    kind = "muted"
+    stroke_width = 2.5
+    radius = 4.0
+    if row.marked:
+        kind = "accent"
+        stroke_width = 4.0
+        radius = 5.5
+    line = element("line", class_=kind, x1=low, x2=high, y1=y, y2=y, stroke_width=stroke_width)
+    return mark(row.description, line, element("circle", class_=kind, cx=middle, cy=y, r=radius))
 
 
 def cost_chart(
@@ -113,7 +148,8 @@ def cost_chart(
 ) -> Chart:
     """Draw intervals of quality, each at its cost, and the margin as a line."""
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
-    low, high = min(*bounds, margin), max(*bounds, margin)
+    low = min(*bounds, margin)
+    high = max(*bounds, margin)
     pad = 0.06 * (high - low or 1.0)
     frame = Frame(_with_room(points), (low - pad, high + pad), height=340)
     sides = _side_by_side(frame, points)
@@ -139,10 +175,12 @@ def _with_room(points: Sequence[Point]) -> tuple[float, float]:
     """Return the ends of the axis of costs, so that points beside each other stay within the narrowest plot."""
     reach = max(point.cost for point in points) or 1.0
     near = 2 * _NEAR / 100 * reach
-    free, dear = (sum(abs(point.cost - edge) < near for point in points) for edge in (0.0, reach))
-    left, right = (_APART * max(count, 1) / 2 + 2 for count in (free, dear))
-    unit = reach / (_NARROWEST - left - right)
-    return -left * unit, reach + right * unit
+    n_free = sum(abs(point.cost) < near for point in points)
+    n_dear = sum(abs(point.cost - reach) < near for point in points)
+    left_room = _APART * max(n_free, 1) / 2 + 2
+    right_room = _APART * max(n_dear, 1) / 2 + 2
+    unit = reach / (_NARROWEST - left_room - right_room)
+    return -left_room * unit, reach + right_room * unit
 
 
 def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, float]]:
@@ -157,7 +195,10 @@ def _side_by_side(frame: Frame, points: Sequence[Point]) -> list[tuple[float, fl
         group.sort(key=lambda neighbour: neighbour.interval.estimate)
         reach = _APART * (len(group) - 1) / 2
         rank = next(number for number, neighbour in enumerate(group) if neighbour is point)
-        sides.append((_APART * rank - reach, -reach if _is_right(frame, point) else reach))
+        edge = reach
+        if _is_right(frame, point):
+            edge = -reach
+        sides.append((_APART * rank - reach, edge))
     return sides
 
 
@@ -171,7 +212,8 @@ def _label_heights(
     frame: Frame, points: Sequence[Point], sides: Sequence[tuple[float, float]], margin: float
 ) -> dict[str, float]:
     """Return the height of each label: on the narrowest plot none covers another, a bar or the margin."""
-    level, unit = frame.at_y(margin), _NARROWEST / 100
+    level = frame.at_y(margin)
+    unit = _NARROWEST / 100
     bars = [
         _bar_box(frame, point, unit * frame.across(point.cost) + side)
         for point, (side, _) in zip(points, sides, strict=True)
@@ -179,21 +221,40 @@ def _label_heights(
     heights = {}
     labelled = [(point, side) for point, (_, side) in zip(points, sides, strict=True)]
     for point, side in sorted(labelled, key=lambda pair: -pair[0].interval.estimate):
-        x, width = unit * frame.across(point.cost), _CHARACTER * len(point.interval.name) + _APART
+        x = unit * frame.across(point.cost) + side
+        width = _CHARACTER * len(point.interval.name) + _APART
         # From the point on and not from where the label begins: on a wider plot it is nearer to its point.
-        left, right = (x + side - width, x + side - 6) if _is_right(frame, point) else (x + side + 6, x + side + width)
-        best = frame.at_y(min(point.interval.estimate, _HIGHEST)) + 4
-
-        def is_free(y: float, left: float = left, right: float = right) -> bool:
-            return abs(y - 4 - level) >= _LINE / 2 and not any(
-                left < end and start < right and y - 11 < foot and top < y + 4 for start, end, top, foot in bars
-            )
-
-        tried = (best + way * step for step in range(round(frame.height)) for way in (1, -1))
-        y = next((y for y in tried if _LINE <= y <= frame.height and is_free(y)), best)
+        span = (x + _LABEL_GAP, x + width)
+        if _is_right(frame, point):
+            span = (x - width, x - _LABEL_GAP)
+        best = frame.at_y(min(point.interval.estimate, _HIGHEST)) + _DESCENT
+        y = _free_height(best, span, bars, level, frame.height)
         heights[point.interval.name] = y
-        bars.append((left, right, y - 11, y + 4))
+        bars.append((*span, y - _ASCENT, y + _DESCENT))
     return heights
+
+
+def _free_height(
+    best: float,
+    span: tuple[float, float],
+    bars: Sequence[tuple[float, float, float, float]],
+    level: float,
+    height: float,
+) -> float:
+    """Return the height nearest to the best at which a label from side to side covers neither a bar nor the level.
+
+    Bars are left, right, upper and lower edges; where nothing is free, the best height has to do.
+    """
+    left, right = span
+    # What it must not cover, as upper and lower edges; the level takes half a line on either side
+    covered = [(top, foot) for start, end, top, foot in bars if left < end and start < right]
+    for step in range(round(height)):
+        for y in (best + step, best - step):
+            is_off_level = abs(y - _DESCENT - level) >= _LINE / 2
+            is_off_bars = not any(y - _ASCENT < foot and top < y + _DESCENT for top, foot in covered)
+            if _LINE <= y <= height and is_off_level and is_off_bars:
+                return y
+    return best
 
 
 def _bar_box(frame: Frame, point: Point, x: float) -> tuple[float, float, float, float]:
@@ -214,12 +275,16 @@ def _point(frame: Frame, point: Point, x: float) -> Element:
 
 
 def _label(frame: Frame, point: Point, sides: tuple[float, float], y: float) -> Element:
-    (x, edge), middle = sides, frame.at_y(min(point.interval.estimate, _HIGHEST))
-    is_right = _is_right(frame, point)
-    side = -1 if is_right else 1
-    shapes = [text(edge + 11 * side, y, point.interval.name, anchor="end" if is_right else "start")]
-    if abs(y - 4 - middle) > _LINE / 2:  # far from its point, it needs something that leads there
-        shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=y - 4))
+    x, edge = sides
+    middle = frame.at_y(min(point.interval.estimate, _HIGHEST))
+    side = 1
+    anchor = "start"
+    if _is_right(frame, point):
+        side = -1
+        anchor = "end"
+    shapes = [text(edge + 11 * side, y, point.interval.name, anchor=anchor)]
+    if abs(y - _DESCENT - middle) > _LINE / 2:  # far from its point, it needs something that leads there
+        shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=y - _DESCENT))
     return element("svg", *shapes, x=frame.at_x(point.cost), overflow="visible")
 
 
@@ -237,18 +302,21 @@ def line_chart(
     """Draw lines with bounds, and a level to hold them against."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for y in [*(y for _, y in line.points), *(b for pair in line.bounds for b in pair)]]
-    ys += [] if level is None else [level]
+    if level is not None:
+        ys.append(level)
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
-    frame = Frame(_wide(0.0 if x_form is axis_percent else min(xs), max(xs)), (min(ys) - pad, max(ys) + pad))
-    drawing = frame.drawing(
-        name,
-        *frame.x_axis(x_form),
-        *frame.y_axis(y_form),
-        *(shape for number, line in enumerate(lines) for shape in _line(frame, line, number, x_form, y_form)),
-        *([] if level is None else [frame.level(level)]),
-    )
-    names = _legend([line.name for line in lines]) if len(lines) > 1 else []
-    return Chart(drawing, x_label, y_label, names if level is None else [*names, (level_label, "level")])
+    first_x = min(xs)
+    if x_form is axis_percent:  # a share of something begins with nothing
+        first_x = 0.0
+    frame = Frame(_wide(first_x, max(xs)), (min(ys) - pad, max(ys) + pad))
+    shapes = [shape for number, line in enumerate(lines) for shape in _line(frame, line, number, x_form, y_form)]
+    names = []
+    if len(lines) > 1:
+        names = _legend([line.name for line in lines])
+    if level is not None:
+        shapes.append(frame.level(level))
+        names.append((level_label, "level"))
+    return Chart(frame.drawing(name, *frame.x_axis(x_form), *frame.y_axis(y_form), *shapes), x_label, y_label, names)
 
 
 def spectra(values: Mapping[str, Sequence[float]]) -> Chart | None:
@@ -263,7 +331,8 @@ def spectra(values: Mapping[str, Sequence[float]]) -> Chart | None:
             for rank, value in enumerate(ranked, 1)
             if value > ranked[0] * 1e-4 > 0
         ]
-        lines += [Line(label, thinned(points))] if points else []
+        if points:
+            lines.append(Line(label, thinned(points)))
     if not lines:
         return None
     return line_chart(
@@ -276,8 +345,9 @@ def spectra(values: Mapping[str, Sequence[float]]) -> Chart | None:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return some of the points, the last one always: more than 160 make the same line."""
-    return [*points[: -1 : max(len(points) // 160, 1)], *points[-1:]]
+    """Return some of the points, the last one always."""
+    every = max(len(points) // _MOST_POINTS, 1)
+    return [*points[:-1:every], *points[-1:]]
 
 
 def _legend(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -285,7 +355,9 @@ def _legend(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    if high > low:
+        return low, high
+    return low - 0.5, high + 0.5
 
 
 def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format) -> list[Element]:
@@ -297,7 +369,7 @@ def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format)
     ]  # fmt: skip
     path = frame.path(line.points, fill="none", style=colour, stroke_width=2.0, stroke_dasharray=dashes(number))
     drawn = [*bars, mark(line.name, path)]
-    if len(line.points) <= 40:
+    if len(line.points) <= _MOST_MARKS:
         drawn += [
             mark(
                 f"{line.name}: {y_form(round(y, 3))} at {x_form(x)}",
@@ -316,10 +388,10 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
     """
     differences = np.asarray(values, dtype=float)
     order = np.argsort(differences, kind="stable")
-    most = 400  # bars
-    if len(order) > most:
-        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
-    reach = min(float(differences.min()), -0.1), max(float(differences.max()), 0.1)
+    if len(order) > _MOST_BARS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_BARS).round().astype(int)]
+    # Small differences are not to fill the chart as if they were large
+    reach = (min(float(differences.min()), -0.1), max(float(differences.max()), 0.1))
     frame = Frame((0.0, float(len(order))), reach, height=240)
     bars = [
         _bar(frame, position, float(differences[row]), f"{names[row]}: {differences[row]:+.3f}")
@@ -327,14 +399,22 @@ def difference_chart(name: str, values: ArrayLike, names: Sequence[str], *, labe
         if differences[row]
     ]
     line = element("line", class_="axis", x1="0%", x2="100%", y1=frame.at_y(0), y2=frame.at_y(0))
-    axis = frame.y_axis(lambda value: f"{value:+g}" if value else "0")
+    axis = frame.y_axis(_signed)
     return Chart(frame.drawing(name, *axis, *bars, line), y_label=label)
+
+
+def _signed(value: float) -> str:
+    if not value:
+        return "0"
+    return f"{value:+g}"
 
 
 def _bar(frame: Frame, position: int, value: float, label: str) -> Element:
     top, foot = sorted((frame.at_y(value), frame.at_y(0)))
     width = f"{100 / frame.x[1] + 0.05:.3g}%"  # without gaps where browsers round
-    kind = "mark bad" if value < 0 else "mark good"
+    kind = "mark good"
+    if value < 0:
+        kind = "mark bad"
     return element(
         "rect",
         element("title", label),
@@ -349,8 +429,10 @@ def _bar(frame: Frame, position: int, value: float, label: str) -> Element:
 def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
     """Draw distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
     shares = [np.array(counts) / max(sum(counts), 1) / np.diff(edges) for _, edges, counts in rows]
-    low, high = min(edges[0] for _, edges, _ in rows), max(edges[-1] for _, edges, _ in rows)
-    frame = Frame(_wide(low, high), (0.0, float(max(share.max() for share in shares)) * 1.05), height=190)
+    low = min(edges[0] for _, edges, _ in rows)
+    high = max(edges[-1] for _, edges, _ in rows)
+    highest = float(max(share.max() for share in shares))
+    frame = Frame(_wide(low, high), (0.0, highest * 1.05), height=190)
     areas = [
         mark(name, _steps(frame, edges, share, number))
         for number, ((name, edges, _), share) in enumerate(zip(rows, shares, strict=True))

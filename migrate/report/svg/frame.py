@@ -27,15 +27,19 @@ class Chart:
 
     def figure(self) -> Element:
         """Return the chart as a part of a page."""
-        colours = [element("span", element("i", class_=kind), name) for name, kind in self.legend]
-        return element(
-            "figure",
-            element("p", colours, class_="legend") if colours else None,
-            element("p", self.y_label, class_="axis") if self.y_label else None,
-            element("div", self.drawing, class_="plot"),
-            element("p", self.x_label, class_="axis across") if self.x_label else None,
-            class_=f"chart{' numbered' if self.y_label else ''}{' named' if self.x_label else ''}",
-        )
+        kinds = ["chart"]
+        shapes = []
+        if self.legend:
+            colours = [element("span", element("i", class_=kind), name) for name, kind in self.legend]
+            shapes.append(element("p", colours, class_="legend"))
+        if self.y_label:
+            kinds.append("numbered")
+            shapes.append(element("p", self.y_label, class_="axis"))
+        shapes.append(element("div", self.drawing, class_="plot"))
+        if self.x_label:
+            kinds.append("named")
+            shapes.append(element("p", self.x_label, class_="axis across"))
+        return element("figure", shapes, class_=" ".join(kinds))
 
 
 def short(value: float) -> str:
@@ -44,7 +48,9 @@ def short(value: float) -> str:
     >>> short(0.25), short(1200.0)
     ('0.25', '1,200')
     """
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.6g}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.6g}"
 
 
 def axis_percent(value: float) -> str:
@@ -75,9 +81,11 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
         return [low]
     rough = (high - low) / count
     unit = 10 ** floor(log10(rough))
+    # A little less will do: an end that is a round number but for rounding keeps its tick
     step = next(size * unit for size in (1.0, 2.0, 2.5, 5.0, 10.0) if size * unit >= rough * 0.999)
     first = -floor(-low / step + 1e-9)
-    return [round(n * step, 12) for n in range(int(first), floor(high / step + 1e-9) + 1)]
+    last = floor(high / step + 1e-9)
+    return [round(n * step, 12) for n in range(first, last + 1)]
 
 
 def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
@@ -85,9 +93,12 @@ def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
     return element("svg", element("title", name), *shapes, class_="mark", x=at, overflow="visible")
 
 
-def text(x: str | float, y: float, words: str, *, anchor: str = "start", muted: bool = False) -> Element:
+def text(x: str | float, y: float, label: str, *, anchor: str = "start", muted: bool = False) -> Element:
     """Return a label."""
-    return element("text", words, x=x, y=y, text_anchor=anchor, class_="muted" if muted else None)
+    kind = None
+    if muted:
+        kind = "muted"
+    return element("text", label, x=x, y=y, text_anchor=anchor, class_=kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +127,10 @@ class Frame:
         self, points: Sequence[tuple[float, float]], *, closed: bool = False, **attributes: str | float
     ) -> Element:
         """Return a line through points. It is stretched with the width, but its stroke is not."""
-        way = "M" + "L".join(f"{self.across(x):g},{self.at_y(y):g}" for x, y in points) + ("Z" if closed else "")
-        line = element("path", d=way, vector_effect="non-scaling-stroke", **attributes)
+        steps = "M" + "L".join(f"{self.across(x):g},{self.at_y(y):g}" for x, y in points)
+        if closed:
+            steps += "Z"
+        line = element("path", d=steps, vector_effect="non-scaling-stroke", **attributes)
         return element(
             "svg", line, viewBox=f"0 0 100 {self.height:g}", preserveAspectRatio="none", height=self.height,
             overflow="visible",
@@ -146,9 +159,9 @@ class Frame:
         y = self.at_y(value)
         return element("line", class_="level", x1="0%", x2="100%", y1=y, y2=y)
 
-    def drawing(self, name: str, *parts: Element) -> Element:
+    def drawing(self, name: str, *shapes: Element) -> Element:
         """Return the chart; `name` is what it is read out as."""
-        return element("svg", *parts, role="img", aria_label=name, width="100%", height=self.height)
+        return element("svg", *shapes, role="img", aria_label=name, width="100%", height=self.height)
 
 
 def series(number: int) -> str:
