@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import JUDGED, PROGRESS, SEED, Step, function, option
+from migrate.steps.base import JUDGED, SEED, Step, function, option
 from migrate.steps.stamp import CHECKED_SAMPLE, STORE
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ class Check(Step["Compatibility"]):
         },
     )
     seed: int = field(default=0, metadata=SEED)
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     @property
     def manifest_use(self) -> ManifestUse:
@@ -64,10 +63,17 @@ class Check(Step["Compatibility"]):
         asks_more = self.full or self.sample is not None or self.judged is not None
         return "compare" if asks_more else "trust"
 
-    def execute(self) -> Compatibility:
-        """Ask the manifest, or embed a sample and compare."""
+    def run(self, *, progress: Progress = no_progress) -> Compatibility:
+        """Ask the manifest, or embed a sample and compare.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        """
         from migrate.audit.host import check_named
 
+        self.check()
         return check_named(
             self.store,
             self.model,
@@ -75,7 +81,7 @@ class Check(Step["Compatibility"]):
             sample=self.sample,
             manifest=self.manifest_use,
             seed=self.seed,
-            progress=self.progress,
+            progress=progress,
         )
 
 
