@@ -192,6 +192,7 @@ class BatchFunction:
         UsageError, OutputError, LockedError
             As `translate`; or `compared` is less than 1.
         """
+        from migrate.steps.base import RunContext
         from migrate.steps.opening import store_of
         from migrate.steps.translate.batches import finish_store
         from migrate.steps.translate.options import TranslateOptions
@@ -202,10 +203,8 @@ class BatchFunction:
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
         stitch = self.fitted if source.info.has_texts else self.stitch
-        request = TranslateOptions(
-            source, stitch, output, any_store=self.any_store, force=force, restart=restart, progress=progress
-        )
-        return finish_store(request, location, self.columns.confidence, compared)
+        request = TranslateOptions(source, stitch, output, any_store=self.any_store, force=force, restart=restart)
+        return finish_store(request, location, self.columns.confidence, compared, RunContext(progress=progress))
 
     def _translate(self, names: Sequence[Any], column: Callable[[str], Any]) -> TranslatedBatch:
         """Return the new vectors and the confidence of a batch with columns of these names."""

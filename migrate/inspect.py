@@ -37,7 +37,7 @@ class Inspect(Step[dict[str, Any]]):
         )
     )
 
-    def execute(self) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Open it, and read its facts."""
         from migrate.report.inspect import inspect_document
 

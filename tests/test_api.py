@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
-from inspect import isfunction
+from dataclasses import fields, replace
+from inspect import isabstract, isfunction, signature
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from migrate.audit.document import report_of
 from migrate.audit.query_set import load_questions
 from migrate.cli.main import run as run_command
 from migrate.report.summary import audit_summary
+from migrate.steps.base import Step
 
 ROOT = Path(__file__).parents[1]
 FUNCTIONS = [
@@ -254,3 +255,35 @@ def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
         migrate.translate("store")
     with pytest.raises(TypeError, match=r"^reembed\(\): got an unexpected keyword argument 'budget'$"):
         migrate.reembed("store", "tfidf:24", "new", budget="10%")
+
+
+def steps():
+    """Every kind of step that a function of the front door makes."""
+    for name in FUNCTIONS:
+        getattr(migrate, name)
+    kinds = list(Step.__subclasses__())
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return [kind for kind in kinds if not isabstract(kind)]
+
+
+def test_a_step_holds_what_was_asked_for_and_its_function_takes_the_rest_too():
+    kinds = {kind.__name__.lower(): kind for kind in steps()}
+    assert kinds.keys() >= {"audit", "fit", "run", "choose", "translate", "reembed", "sync", "embed", "assess", "check"}
+    for name, kind in kinds.items():
+        asked = [it.name for it in fields(kind)]
+        rest = list(signature(kind.run).parameters)[1:]
+        assert not {"progress", "cap", "announce", "cached"} & set(asked)
+        taken = signature(getattr(migrate, name)).parameters
+        assert sorted(taken) == sorted([*asked, *rest]) and list(taken)[len(asked) :] == rest
+        assert all(f"\n{it}\n    " in getattr(migrate, name).__doc__ for it in taken)
+
+
+def test_whoever_listens_to_a_function_is_told(done, beir):
+    folder, *_ = done
+    stages, grown = set(), []
+    report = migrate.audit(
+        folder / "new", judged=beir, progress=lambda stage, *_: stages.add(stage), announce=grown.append
+    )
+    assert stages
+    assert sum(step.documents for step in grown) == report.audit.pool.documents

@@ -45,7 +45,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept
 from migrate.manifest import Manifest, ReportFacts
 from migrate.selection.choosers import Choosers
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_of
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -64,10 +64,11 @@ class AuditJob(Job["AuditReport"]):
         return report_of(run_audit(self.inputs))
 
 
-def open_audit(options: AuditOptions, load: ModelOf = model_of) -> AuditJob:
+def open_audit(options: AuditOptions, context: RunContext, load: ModelOf = model_of) -> AuditJob:
     """Open what an audit reads, and make sure that it goes together; models that are named are loaded by `load`."""
-    inputs = open_inputs(options, load)
-    return AuditJob(options=options, models=planned_models(options.cap, inputs), inputs=inputs)
+    inputs = open_inputs(options, context, load)
+    models = planned_models(context.cap, inputs)
+    return AuditJob(options=options, context=context, models=models, inputs=inputs)
 
 
 def run_audit(inputs: AuditInputs) -> AuditResult:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import JUDGED, PROGRESS, SEED, Step, function, option
+from migrate.steps.base import JUDGED, SEED, Step, function, option
 from migrate.steps.stamp import CHECKED_SAMPLE, STORE
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ class Check(Step["Compatibility"]):
         },
     )
     seed: int = field(default=0, metadata=SEED)
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     @property
     def manifest_use(self) -> ManifestUse:
@@ -65,10 +64,17 @@ class Check(Step["Compatibility"]):
             return "compare"
         return "trust"
 
-    def execute(self) -> Compatibility:
-        """Ask the manifest, or embed a sample and compare."""
+    def run(self, *, progress: Progress = no_progress) -> Compatibility:
+        """Ask the manifest, or embed a sample and compare.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        """
         from migrate.audit.host import check_named
 
+        self.check()
         return check_named(
             self.store,
             self.model,
@@ -76,7 +82,7 @@ class Check(Step["Compatibility"]):
             sample=self.sample,
             manifest=self.manifest_use,
             seed=self.seed,
-            progress=self.progress,
+            progress=progress,
         )
 
 

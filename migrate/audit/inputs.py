@@ -44,6 +44,7 @@ from migrate.manifest import ModelIdentity
 from migrate.search.own_index import own_index
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, matches
+from migrate.steps.base import RunContext
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
 from migrate.stores.all_true import TRUE
@@ -86,7 +87,7 @@ class AuditInputs:
     choosers: Choosers
     settings: Settings
     progress: Progress
-    announce: Callable[[PoolStep], None] | None
+    announce: Callable[[PoolStep], None]
 
     @property
     def builds_reference(self) -> bool:
@@ -98,19 +99,19 @@ ModelOf = Callable[[Store, Embedder | str | None, str], Embedder]
 """Loads the model that was named for a store, by `target` or `source_model`, or else the one that made it."""
 
 
-def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
+def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = model_of) -> AuditInputs:
     """Open what an audit reads, and make sure that it goes together. Nothing is embedded.
 
     What is open already is taken as it is; models that are named are loaded by `load`.
     """
     translated = store_of(options.store, verify=True)
-    embedder = options.cap.meter(load(translated, options.target, "target"), options.price)
+    embedder = context.cap.meter(load(translated, options.target, "target"), options.price)
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
     full = None
     if options.reference not in (BUILD, POOL):
         full = store_of(options.reference, verify=True)
-    query_set = options.load_queries(translated, parent_field=options.parent_field)
+    query_set = options.load_queries(translated, parent_field=options.parent_field, progress=context.progress)
     bridge = None
     if options.bridge is not None:
         bridge = stitch_at(options.bridge)
@@ -127,7 +128,7 @@ def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
     refuse_queries(judging, translated, options.parent_field)
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
-        source_embedder = options.cap.meter(load(source, options.source_model, "source_model"))
+        source_embedder = context.cap.meter(load(source, options.source_model, "source_model"))
     inputs = AuditInputs(
         translated=translated,
         full=full,
@@ -138,8 +139,8 @@ def open_inputs(options: AuditOptions, load: ModelOf = model_of) -> AuditInputs:
         query_set=judging,
         choosers=choosers,
         settings=_settings(options),
-        progress=options.progress,
-        announce=options.announce,
+        progress=context.progress,
+        announce=context.announce.pool,
     )
     _check_plan(inputs)
     return inputs

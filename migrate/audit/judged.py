@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
+from migrate.progress import Progress, no_progress
 from migrate.steps.base import (
     FORCE,
     GROUP_FIELD,
@@ -19,13 +20,19 @@ from migrate.steps.base import (
     SEED,
     SPLIT,
     UNJUDGED,
+    Announce,
+    JobStep,
     PaidOptions,
+    Result,
+    RunContext,
+    new_cap,
     parameter,
 )
 
 if TYPE_CHECKING:
     from migrate.audit.pool import PoolStep
     from migrate.audit.query_set import QuerySet
+    from migrate.cost.meter import SpendingCap
     from migrate.stores.base import Store
 
 
@@ -47,11 +54,6 @@ class JudgedOptions(PaidOptions):
     )
     margin_from: str = field(
         default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
-    )
-    announce: Callable[[PoolStep], None] | None = field(
-        default=None,
-        repr=False,
-        metadata=parameter("Called with each step of a pool, before its documents are embedded."),
     )
 
     def check_queries(self, *, is_pooled: bool, are_needed: bool = True) -> None:
@@ -100,7 +102,9 @@ class JudgedOptions(PaidOptions):
             return None
         return split_of(str(self.judged))[0]
 
-    def load_queries(self, store: Store, *, parent_field: str = "parent_id") -> QuerySet:
+    def load_queries(
+        self, store: Store, *, parent_field: str = "parent_id", progress: Progress = no_progress
+    ) -> QuerySet:
         """Return the queries, with judgements if there are any, without those that are held out."""
         from migrate.audit.query_set import (
             SYNTHETIC,
@@ -116,7 +120,7 @@ class JudgedOptions(PaidOptions):
         if isinstance(self.judged, QuerySet):
             query_set = self.judged
         elif self.judged is not None:
-            query_set = load_questions(str(self.judged), split=self.split, progress=self.progress)
+            query_set = load_questions(str(self.judged), split=self.split, progress=progress)
         elif self.queries == SYNTHETIC:
             query_set = synthetic_queries(store, parent_field=parent_field, seed=self.seed)
         else:
@@ -127,3 +131,30 @@ class JudgedOptions(PaidOptions):
         if share is None:
             return query_set
         return hold_out(query_set, share)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JudgedStep(JobStep[Result]):
+    """A step that ends in a verdict, and may grow a pool for it."""
+
+    def run(
+        self,
+        *,
+        progress: Progress = no_progress,
+        cap: SpendingCap | None = None,
+        announce: Callable[[PoolStep], None] | None = None,
+    ) -> Result:
+        """Check the parameters, and do the work within `max_cost`, as the job does.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        cap
+            Counts what all models together have spent; steps that are given the same share it.
+        announce
+            Called with each step of a pool, before its documents are embedded.
+        """
+        self.check()
+        told = Announce() if announce is None else Announce(pool=announce)
+        return self.open(RunContext(progress=progress, cap=cap or new_cap(), announce=told)).run()

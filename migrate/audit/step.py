@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from migrate.audit.judged import JudgedStep
 from migrate.audit.options import AuditOptions
 from migrate.errors import UsageError
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import RunContext, function
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(AuditOptions, JobStep["AuditReport"]):
+class Audit(AuditOptions, JudgedStep["AuditReport"]):
     """Judge a translated store against a full re-embed: SAFE, NOT SAFE or INCONCLUSIVE, with the numbers behind it.
 
     The verdict is on the translated store alone, and never SAFE where the reference is not shown to be a full re-embed.
@@ -60,15 +61,11 @@ class Audit(AuditOptions, JobStep["AuditReport"]):
             raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
         self.depths()
 
-    def open(self) -> AuditJob:
+    def open(self, context: RunContext | None = None) -> AuditJob:
         """Open the stores, the models and the queries, and make sure that they go together. Nothing is embedded."""
         from migrate.audit.audit import open_audit
 
-        return open_audit(self)
-
-    def execute(self) -> AuditReport:
-        """Build the reference where that is asked for, and audit."""
-        return self.open().execute()
+        return open_audit(self, context or RunContext())
 
 
 audit = function(Audit)

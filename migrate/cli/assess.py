@@ -13,7 +13,7 @@ from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
 from migrate.cli.spending import Spending, cached_texts, warn_of_old_prices
-from migrate.cli.terminal import advise, progress_bar, show, show_json, show_progress
+from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.verdict import source_model_of, stop_if_same
 from migrate.cost.rates import CALIBRATION_TEXTS
 from migrate.embedders import facts_of
@@ -28,6 +28,7 @@ from migrate.report.page import report_page
 from migrate.report.terminal import report_text
 from migrate.steps.assess import Assess
 from migrate.steps.assess.job import AssessJob
+from migrate.steps.base import Announce, RunContext
 from migrate.stores import open_store
 from migrate.stores.switching import successor_of
 
@@ -67,7 +68,7 @@ def command(
     read = (store, request.audit)
     _refuse_audits(outputs)
     outputs.refuse(*local_paths(*read), endings=(".json", ".html"), force=force)
-    with progress_bar():
+    with progress_bar() as progress:
         # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
         rate, model = settings.get("rate", model.rate), replace(model, rate=None)
@@ -83,6 +84,7 @@ def command(
             is_own_server=model.base_url is not None,
             cached=cached_texts(model, target, embedder.profile),
             batch_size=settings.get("batch_size", model.batch_size),
+            progress=progress,
         )
         stop_if_same("assess", opened, embedder, as_json=as_json)
         if dry_run:
@@ -131,8 +133,6 @@ def _choose(
         queries=judging.queries,
         sample=judging.sample,
         seed=request.seed,
-        announce=lambda step: advise(step.sentence),
-        progress=show_progress,
     )
     step.check()
     refuse_missing(store, step.queries_location)
@@ -140,7 +140,8 @@ def _choose(
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         named = {target: load_model(model, target, seed=request.seed) for target in targets}
-        job = choose_job(step, opened, named, _source_model(opened, judging.source_model, model))
+        context = RunContext(progress=progress, announce=Announce(pool=lambda step: advise(step.sentence)))
+        job = choose_job(step, opened, named, _source_model(opened, judging.source_model, model), context)
         reads = [store, step.queries_location]
         stop_if_dry(dry_run, reads=reads, writes=outputs.report, job=job, as_json=as_json)
         if all(planned.embedder.profile.is_paid is False for planned in job.models):

@@ -23,7 +23,7 @@ from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of
 from migrate.embedders import special_options
 from migrate.embedders.kinds import split_settings, with_settings
 from migrate.files import free_path
-from migrate.steps.base import text_of
+from migrate.steps.base import Announce, RunContext, text_of
 from migrate.stores.all_true import is_made_from_another
 
 if TYPE_CHECKING:
@@ -61,13 +61,9 @@ def command(
     )
     outputs.refuse(*local_paths(*read), force=request.force)  # refused before anything is spent
     with advise_other_queries(), progress_bar() as progress:
-        asked = replace(
-            request,
-            margin_from=margin_from,
-            announce=lambda step: advise(step.sentence),
-            progress=progress,
-        )
-        job = open_audit(asked, partial(_load, model))
+        announce = Announce(pool=lambda step: advise(step.sentence))
+        context = RunContext(progress=progress, announce=announce)
+        job = open_audit(replace(request, margin_from=margin_from), context, partial(_load, model))
         inputs = _warned(request, job.inputs)
         locations = _locations_of(request, inputs, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]

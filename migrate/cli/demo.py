@@ -32,6 +32,7 @@ from migrate.pipeline.job import PAGE, inputs_of, questions_of, run_job
 from migrate.report.audit_sections import audit_sections
 from migrate.report.fit import candidates_rows
 from migrate.report.terminal import report_text, table
+from migrate.steps.base import RunContext
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -81,10 +82,9 @@ def command(
             sample=size,
             seed=seed,
             force=force,
-            progress=progress,
         )
         step.check()
-        inputs = inputs_of(step, store, target, source)
+        inputs = inputs_of(step, store, target, source, RunContext(progress=progress))
         locations = Locations(target=("--target", spec))  # the model's own name lacks the folder
         done = run_job(inputs, questions_of(inputs, judges), locations).run()
         page = folder / PAGE

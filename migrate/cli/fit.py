@@ -22,7 +22,7 @@ from migrate.files import already_exists, free_path, output_lock, refuse_output
 from migrate.manifest import MANIFEST_NAME, artefact_kind
 from migrate.report.fit import WITHOUT_TEXTS, doubts, fit_blocks
 from migrate.report.terminal import as_text
-from migrate.steps.base import text_of
+from migrate.steps.base import RunContext, text_of
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import inputs_of, load_views
 from migrate.steps.fit.job import fit_job, request_of
@@ -62,7 +62,7 @@ def command(
             old = load_model(model.for_source(), str(request.source_model), state=opened.folder)
         load_view = partial(load_model, model.for_source())
         views = load_views(list(request.view), load_view) if request.view else None
-        inputs = inputs_of(request, opened, embedder, old, views)
+        inputs = inputs_of(request, opened, embedder, old, views, RunContext(progress=progress))
         finished = _finished(request, inputs, output) if is_there else None
         job = fit_job(request, inputs)
         unread = {

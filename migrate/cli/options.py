@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
-from migrate.cli.terminal import QUIET, show_progress
+from migrate.cli.terminal import QUIET
 from migrate.errors import UsageError
 from migrate.files import default_cache_path, real_path, refuse_file
 from migrate.locations import hide_secrets, place_of
@@ -314,8 +314,6 @@ def record(
     """
     typed = [it for it in fields_of(kind) if "kind" in it.metadata and it.name not in settings]
     typed = [it for it in typed if not names or it.name in names]
-    if any(it.name == "progress" for it in fields_of(kind)):
-        settings = {"progress": show_progress, **settings}
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

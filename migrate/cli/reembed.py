@@ -17,7 +17,7 @@ from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
 from migrate.selection.matches import ASKED_AGAIN, needs_proof
-from migrate.steps.base import text_of
+from migrate.steps.base import RunContext, text_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.reembed.fill import count_true
 from migrate.steps.reembed.job import FillJob, reembed_job
@@ -51,7 +51,7 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
         warn_of_place(opened, output_of(output).path)
         loaded = load_model(model, str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
-        job = reembed_job(request, opened, loaded)
+        job = reembed_job(request, opened, loaded, RunContext(progress=progress))
         warn_of_store(opened, job.embedder, seed=request.seed)
         stop_if_dry(dry_run, reads=[store], writes=[output], job=job, as_json=as_json)
         paid.agree(job, progress=progress)
@@ -97,7 +97,8 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
                 embeds.append(f"to embed: up to {2 * ASKED_AGAIN} texts again, to prove the model")
             reads = [store, model.cache_file]
             stop_if_dry(dry_run, reads=reads, writes=[request.output], embeds=embeds, as_json=as_json)
-        done = FillJob(options=request, models=(), source=opened, embedder=embedder).execute()
+        context = RunContext(progress=progress)
+        done = FillJob(options=request, context=context, models=(), source=opened, embedder=embedder).execute()
     if as_json:
         counts = {"count": done.count, "true": done.n_true, "true before": done.n_before, "left": done.n_left}
         show_json({"path": done.path, **counts}, kind="backfill")

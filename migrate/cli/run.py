@@ -42,7 +42,7 @@ from migrate.pipeline import job as work
 from migrate.pipeline.job import OUTPUTS
 from migrate.report.fit import candidates_rows, choice_sentence, doubts
 from migrate.report.terminal import table
-from migrate.steps.base import text_of
+from migrate.steps.base import Announce, RunContext, text_of
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -64,11 +64,7 @@ def command(
     paid = Spending(request.max_cost, is_agreed=yes)
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
-    request = replace(
-        request,
-        margin_from=MarginOptions(request.margin, accept_margin).origin,
-        announce=lambda step: advise(step.sentence),
-    )
+    request = replace(request, margin_from=MarginOptions(request.margin, accept_margin).origin)
     request.check()
     refuse_missing(store, request.queries_location, target=target)
     read = local_paths(store, request.queries_location)
@@ -76,16 +72,17 @@ def command(
     outputs.refuse(*read, force=request.force)
     _refuse_own(outputs, output)
     model = models_for(model, dry_run=dry_run)
-    with advise_other_queries(), progress_bar():
+    with advise_other_queries(), progress_bar() as progress:
         opened = open_store(store, verify=True)
         is_inside = warn_of_place(opened, output)
         embedder = load_model(model, target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
         old = source_model_of(opened, text_of(request.source_model), model)
-        inputs = work.inputs_of(request, opened, embedder, old)
+        context = RunContext(progress=progress, announce=Announce(pool=lambda step: advise(step.sentence)))
+        inputs = work.inputs_of(request, opened, embedder, old, context)
         if work.needs_no_queries(inputs):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
-        query_set = with_unread(request.load_queries(opened), opened, embedder, seed=seed)
+        query_set = with_unread(request.load_queries(opened, progress=progress), opened, embedder, seed=seed)
         questions = work.questions_of(inputs, query_set)
         if work.leaves_nothing(inputs, questions):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
@@ -135,7 +132,7 @@ def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run
         rate = None if deal is None else deal.documents_per_s
     reads, writes = [store, request.queries_location], [request.folder, *outputs.report]
     stop_if_dry(dry_run, reads=reads, writes=writes, job=job, as_json=as_json)
-    paid.agree(job, progress=request.progress)
+    paid.agree(job, progress=job.context.progress)
     stop_if_same("run", opened, inputs.embedder, paid=paid, as_json=as_json)
     return job.execute(rate)
 
@@ -148,7 +145,7 @@ def _embed_all(job: ReembedJob, outputs: Outputs, paid: Spending, request: Run, 
     advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {work.why_full(store)}")
     reads = [str(request.store), request.queries_location]
     stop_if_dry(dry_run, reads=reads, writes=[output], job=job, as_json=as_json)
-    paid.agree(job, progress=request.progress)
+    paid.agree(job, progress=job.context.progress)
     stop_if_same("run", store, job.embedder, paid=paid, as_json=as_json)
     done = job.execute()
     paid.finish()

@@ -12,6 +12,7 @@ from migrate.cli.verdict import load_model_of
 from migrate.cost.unread import count_unread
 from migrate.embedders.abilities import loaded_profile
 from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
+from migrate.steps.base import RunContext
 from migrate.steps.sync import Sync
 from migrate.steps.sync.job import check_pair, sync_job
 from migrate.stores import open_store
@@ -26,7 +27,7 @@ def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_jso
         new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
         check_pair(old_store, new_store)  # an old store in the place of the new one need not name a model
         embedder = load_model_of(new_store, request.target, "--target", model)
-        job = sync_job(request, old_store, new_store, embedder)
+        job = sync_job(request, old_store, new_store, embedder, RunContext(progress=progress))
         counts = job.changes.counts
         if counts.to_embed:
             if not dry_run:

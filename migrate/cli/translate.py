@@ -27,11 +27,10 @@ from migrate.embedders.kinds import split_spec
 from migrate.errors import UsageError
 from migrate.files import command_ends
 from migrate.report.terminal import wrap
-from migrate.steps.base import text_of
+from migrate.steps.base import Announce, RunContext, text_of
 from migrate.steps.translate import Translate
 from migrate.steps.translate.choice import why_unsure
 from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
-from migrate.steps.translate.options import Announce
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores import open_store
 
@@ -109,15 +108,17 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         opened = open_store(store, verify=True)
         folder = stitch_folder(stitch)
         fitted = with_views(load_stitch(stitch), model)
-        output = output_for(request, opened)
-        target, refitted, announce = None, None, None
+        output = output_for(request, opened, progress)
+        target, refitted = None, None
+        context = RunContext(progress=progress)
         if request.reembed is not None:
             refuse_outputs(request, output)
             refitted = refit_folder(request, output)
             announce = _Reporter(paid, fitted, request.policy, refitted, progress).announce()
+            context = RunContext(progress=progress, announce=announce)
         if named is not None or request.reembed is not None:
             target = load_model_of_stitch(fitted, folder, named, model)
-        job = translate_job(request, opened, fitted, target, announce)
+        job = translate_job(request, opened, fitted, target, context)
         if dry_run:
             job.check_source()
         written = request.output if request.into is None else output.display_name
@@ -128,7 +129,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         caution = None if request.into is None else output.caution(fitted.dim)
         if caution is not None:
             advise(f"note: {caution}")
-        request.cap.cap_usd = paid.cap_usd
+        job.cap.cap_usd = paid.cap_usd
         done = job.execute()
     paid.finish()
     if as_json:

@@ -34,6 +34,7 @@ from migrate.report.fit import fit_blocks
 from migrate.report.sections import TextTable
 from migrate.report.switch import switched_text
 from migrate.report.terminal import as_text
+from migrate.steps.base import RunContext
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def fit(
             advise(f"{len(small):,} of them have {few}")
         for member in collections.members:
             stop_if_same("collections fit", member.store, target, as_json=as_json)
-        job = open_fit(replace(request, progress=progress), collections, target)
+        job = open_fit(request, collections, target, RunContext(progress=progress))
         stop_if_dry(dry_run, reads=[request.store], writes=[output], job=job, as_json=as_json)
         paid.agree(job, progress=progress)
         stitches = job.execute()
@@ -137,12 +138,13 @@ def audit(request: Audit, output: Path, yes: bool, model: ModelOptions, dry_run:
     target = load_model_of(open_store(new_location(new, first)), cast("str | None", request.target), "--target", model)
     with progress_bar() as progress:
         source_model = source_model_of(first.store, cast("str | None", request.source_model), model)
-        step = replace(request, target=target, source_model=source_model, progress=progress)
-        plan = plan_audits(step, collections, new, output, force=request.force)
+        step = replace(request, target=target, source_model=source_model)
+        context = RunContext(progress=progress)
+        plan = plan_audits(step, collections, new, output, context)
         models = plan.models()
         stop_if_dry(dry_run, reads=[new, request.source], writes=[output], models=models, as_json=as_json)
         paid.agree_on(models, progress=progress)
-        step.cap.cap_usd = paid.cap_usd
+        context.cap.cap_usd = paid.cap_usd
         rows = list(plan.done.values())
         for row in run_audits(plan):
             advise(f"{row.name}: {row.outcome}")

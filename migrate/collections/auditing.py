@@ -22,6 +22,7 @@ from migrate.reading import MalformedError, read_table
 from migrate.report.audit_sections import audit_sections
 from migrate.report.page import report_page
 from migrate.report.sections import Report, TextTable
+from migrate.steps.base import RunContext
 from migrate.stores import open_store
 from migrate.stores.all_true import is_all_true
 from migrate.stores.base import Store
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
     from migrate.audit.query_set import QuerySet
     from migrate.audited.report import AuditReport
-    from migrate.vectors import Text
+    from migrate.vectors import Progress, Text
 
 JSON, PAGE = "report.json", "report.html"
 """The files of a report: in the folder of each collection, and of the table of all."""
@@ -83,13 +84,13 @@ class AuditPlan:
         return [_together(models) for models in merged.values()]
 
 
-def plan_audits(request: Audit, collections: Collections, new: str, folder: Path, *, force: bool) -> AuditPlan:
+def plan_audits(request: Audit, collections: Collections, new: str, folder: Path, context: RunContext) -> AuditPlan:
     """Open the new stores, and find which audits are still to be made; nothing is embedded.
 
     `request` has the models, loaded, and the queries. What an earlier run has audited, with the same stores and
     queries, is read from its report.
     """
-    earlier = {} if force else _read_digests(folder)
+    earlier = {} if request.force else _read_digests(folder)
     planned = []
     done = {}
     for member in collections.members:
@@ -99,14 +100,14 @@ def plan_audits(request: Audit, collections: Collections, new: str, folder: Path
             done[member.name] = alone
             continue
         try:
-            queries = _queries_for(request, member, translated)
+            queries = _queries_for(request, member, translated, context.progress)
             step = replace(request, store=translated, source=member.store, judged=queries, queries=None)
             digest = _digest_of(step, member.store, translated, queries)
             recorded = (
                 _recorded(folder / member.file_name, member, translated) if earlier.get(member.name) == digest else None
             )
             # Too few queries, or others' documents, are told before anything is paid for
-            job = step.open() if recorded is None else None
+            job = step.open(context) if recorded is None else None
         except (InconclusiveError, InputError) as error:
             done[member.name] = _failed(member, error)
             continue
@@ -162,12 +163,12 @@ def _without_audit(member: Collection, translated: Store) -> AuditedCollection |
     return None
 
 
-def _queries_for(request: Audit, member: Collection, translated: Store) -> QuerySet:
+def _queries_for(request: Audit, member: Collection, translated: Store, progress: Progress) -> QuerySet:
     """Return the queries of a collection: of judged ones those with a relevant document in it, else all.
 
     A document is called by its id, or NAME#ID where two collections have that id.
     """
-    query_set = request.load_queries(translated, parent_field=request.parent_field)
+    query_set = request.load_queries(translated, parent_field=request.parent_field, progress=progress)
     if query_set.qrels is None:
         return query_set
     own_ids = set(member.store.ids(range(member.store.info.count)))

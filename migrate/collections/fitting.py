@@ -23,7 +23,7 @@ from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, draw_sample, embed_all_pairs, random_order
 from migrate.selection.choosers import choosers_of_source
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
 from migrate.steps.fit.job import fit_pairs
 from migrate.stitch.fitted import DOCUMENT, TrueVectors
@@ -65,14 +65,15 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
 
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
-        options = self.options
         members = self.collections.members
         for member in members:  # before anything is paid for
             for batch in member.store.scan():
                 check_vectors(batch.ids, batch.vectors, source=member.location)
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
         samples = [(member.store, self.samples[member.name]) for member in members]
-        embedded = embed_all_pairs(samples, self.embedder, source=self.collections.pattern, progress=options.progress)
+        embedded = embed_all_pairs(
+            samples, self.embedder, source=self.collections.pattern, progress=self.context.progress
+        )
         pairs = {member.name: own_pairs for member, own_pairs in zip(members, embedded, strict=True)}
         fitted = self._fit(pairs)
         return {
@@ -99,7 +100,7 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
             seed=self.options.seed,
             texts=[document.text for document in _documents_of(self.samples)],
             reader=self._reader(),
-            progress=self.options.progress,
+            progress=self.context.progress,
         )
         mixture = find_mixture(together.source, together.target, seed=self.options.seed)
         return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
@@ -137,7 +138,9 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
         )
 
 
-def open_fit(options: CollectionsOptions, collections: Collections, target: Embedder) -> CollectionsFitJob:
+def open_fit(
+    options: CollectionsOptions, collections: Collections, target: Embedder, context: RunContext
+) -> CollectionsFitJob:
     """Draw the documents to embed: all of a small collection, and of the others some of each.
 
     Raises UsageError, InputError: a collection lacks what the model or a stitch reads.
@@ -153,11 +156,12 @@ def open_fit(options: CollectionsOptions, collections: Collections, target: Embe
         member.name: draw_sample(member.store, size, seed=options.seed)
         for member, size in zip(collections.members, sizes, strict=True)
     }
-    embedder = options.cap.meter(target, options.price)
+    embedder = context.cap.meter(target, options.price)
     documents = partial(_documents_of, samples)
     return CollectionsFitJob(
         options=options,
-        models=(PlannedModel(embedder, options.cap, documents=documents, again=ASKED_AGAIN),),
+        context=context,
+        models=(PlannedModel(embedder, context.cap, documents=documents, again=ASKED_AGAIN),),
         collections=collections,
         embedder=embedder,
         specs=specs,

@@ -50,7 +50,7 @@ def switch_collections(
     for step in steps:
         step.open()
     for step in steps:
-        yield step.execute()
+        yield step.run()
 
 
 def _report_of(member: Collection, reports: Path | None) -> Path | None:

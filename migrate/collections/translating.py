@@ -11,6 +11,7 @@ from migrate.collections.members import Collection, Collections
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.files import clear_lock
 from migrate.locations import hide_secrets
+from migrate.steps.base import RunContext
 from migrate.steps.translate import Translate
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
@@ -90,9 +91,9 @@ def translate_collections(
         if done is None:
             if not names_kind(location):
                 Path(location).parent.mkdir(parents=True, exist_ok=True)
-            step = Translate(member.store, fitted, location, force=force, progress=progress)
+            step = Translate(member.store, fitted, location, force=force)
             step.check()
-            result = step.execute()
+            result = step.open(RunContext(progress=progress)).execute()
             note_content(location)  # of one that is embedded whole, by which `switch` knows it
             done = TranslatedCollection(member.name, location, result.count, result.n_true, earlier=False)
         yield done

@@ -101,7 +101,7 @@ class Engine(ABC):
             names = {TEXT: store.columns.text} if function.fitted.reads_texts else {}
             columns = {ID: store.columns.id, VECTOR: store.columns.vector, **names}
             read = {name: column for name, column in columns.items() if column is not None}
-            self._make_ranges(RangeFunction(function, store.files, read, folder), row_ranges, options.progress)
+            self._make_ranges(RangeFunction(function, store.files, read, folder), row_ranges, job.context.progress)
             try:
                 _check_files(folder, row_ranges)
                 done = function.finish(
@@ -110,7 +110,7 @@ class Engine(ABC):
                     str(options.output),
                     force=options.force,
                     restart=options.restart,
-                    progress=options.progress,
+                    progress=job.context.progress,
                 )
             except (StitchError, StoreError, VectorError):  # what was made is not to be used again
                 _remove(root)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from migrate.audit.judged import JudgedStep
 from migrate.errors import UsageError
 from migrate.files import refuse_unwritable
 from migrate.pipeline.options import RunOptions
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import RunContext, function
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Run(RunOptions, JobStep["Migration | Embedding"]):
+class Run(RunOptions, JudgedStep["Migration | Embedding"]):
     """Fit a stitch, translate a store and audit the result: the whole path, left in one folder.
 
     The folder has `stitch`, `store`, `report.json` and `report.html`, and `reference` if one is built; each complete or
@@ -55,15 +56,11 @@ class Run(RunOptions, JobStep["Migration | Embedding"]):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
         self.check_queries(is_pooled=self.reference != "build", are_needed=self.reference != "auto")
 
-    def open(self) -> RunJob | ReembedJob:
+    def open(self, context: RunContext | None = None) -> RunJob | ReembedJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.pipeline.job import open_run
 
-        return open_run(self)
-
-    def execute(self) -> Migration | Embedding:
-        """Do all that is not done yet."""
-        return self.open().execute()
+        return open_run(self, context or RunContext())
 
 
 run = function(Run)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from migrate.audit.judged import JudgedStep
 from migrate.errors import UsageError
 from migrate.pipeline.options import ChooseOptions
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import RunContext, function
 
 if TYPE_CHECKING:
     from migrate.pipeline.shortlist import ChooseJob, Shortlist
 
 
 @dataclass(frozen=True, eq=False)
-class Choose(ChooseOptions, JobStep["Shortlist"]):
+class Choose(ChooseOptions, JudgedStep["Shortlist"]):
     """Tell what a full re-embed of a store by each of several models would answer, and a translation keep of it.
 
     For each target a sample and a pool of documents are embedded, as `run` does; nothing is left but the embedding
@@ -49,15 +50,11 @@ class Choose(ChooseOptions, JobStep["Shortlist"]):
         if twice is not None:
             raise UsageError(f"--target {twice} is there twice; leave one out")
 
-    def open(self) -> ChooseJob:
+    def open(self, context: RunContext | None = None) -> ChooseJob:
         """Open the store, the models and the queries. Nothing is embedded."""
         from migrate.pipeline.shortlist import open_choice
 
-        return open_choice(self)
-
-    def execute(self) -> Shortlist:
-        """Audit a move to each of the targets, one after the other."""
-        return self.open().execute()
+        return open_choice(self, context or RunContext())
 
 
 choose = function(Choose)

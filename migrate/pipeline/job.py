@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from migrate.audit.arms import own_arms
-from migrate.audit.audit import run_audit
+from migrate.audit.audit import AuditJob, run_audit
 from migrate.audit.document import report_of
 from migrate.audit.document_queries import refuse_queries
 from migrate.audit.inputs import AGAIN, refuse_documents_found
@@ -34,7 +34,7 @@ from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import Job, step_like
+from migrate.steps.base import Job, RunContext, step_like
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import inputs_of as fit_inputs_of
 from migrate.steps.fit.inputs import require_texts
@@ -85,6 +85,7 @@ class RunInputs:
     """
 
     options: RunOptions
+    context: RunContext
     store: Store
     embedder: Embedder
     source_embedder: Embedder | None
@@ -96,23 +97,31 @@ class RunInputs:
         return 1 if self.source_embedder is None else 2
 
 
-def open_run(options: RunOptions) -> RunJob | ReembedJob:
+def open_run(options: RunOptions, context: RunContext) -> RunJob | ReembedJob:
     """Open what a run names, as it is by itself. Nothing is embedded."""
     store = store_of(options.store, verify=True)
-    inputs = inputs_of(options, store, model_at(options.target), source_model_of(store, options.source_model))
+    old = source_model_of(store, options.source_model)
+    inputs = inputs_of(options, store, model_at(options.target), old, context)
     if needs_no_queries(inputs):
         return full_job(inputs)
-    questions = questions_of(inputs, options.load_queries(store))
+    questions = questions_of(inputs, options.load_queries(store, progress=context.progress))
     return full_job(inputs) if leaves_nothing(inputs, questions) else run_job(inputs, questions)
 
 
-def inputs_of(options: RunOptions, store: Store, target: Embedder, old: Embedder | None) -> RunInputs:
+def inputs_of(
+    options: RunOptions,
+    store: Store,
+    target: Embedder,
+    old: Embedder | None,
+    context: RunContext,
+) -> RunInputs:
     """Return what is open of a run, with meters in the models; `old` is the model of the store."""
-    source_embedder = None if old is None else options.cap.meter(old)
+    source_embedder = None if old is None else context.cap.meter(old)
     log = None
     if options.query_log is not None:
         log = QueryLog(log_of(options.query_log), source_embedder)
-    return RunInputs(options, store, options.cap.meter(target, options.price), source_embedder, log)
+    embedder = context.cap.meter(target, options.price)
+    return RunInputs(options, context, store, embedder, source_embedder, log)
 
 
 def questions_of(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
@@ -157,7 +166,7 @@ def full_job(inputs: RunInputs) -> ReembedJob:
     """Return the full re-embed that is made where nothing would be left to judge."""
     require_texts(inputs.store, inputs.embedder)
     full = step_like(Reembed, inputs.options, output=inputs.options.folder / FULL, query_log=None)
-    return reembed_job(full, inputs.store, inputs.embedder)
+    return reembed_job(full, inputs.store, inputs.embedder, inputs.context)
 
 
 def why_full(store: Store) -> str:
@@ -247,7 +256,7 @@ class RunJob(Job[Migration]):
     def execute(self, documents_per_s: float | None = None) -> Migration:
         """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
         options, store = self.options, self.inputs.store
-        folder, restart, progress = options.folder, options.restart, options.progress
+        folder, restart, progress = options.folder, options.restart, self.context.progress
         kept_outputs = self.earlier.outputs
         fitted = None
         opened = open_steps(
@@ -262,8 +271,8 @@ class RunJob(Job[Migration]):
             saved = load_stitch(folder / STITCH)
             recorded = steps.finished(STORE)
             if recorded is None:
-                translate = Translate(store, saved, folder / STORE, force=force, restart=restart, progress=progress)
-                translation = translate.execute()
+                translate = Translate(store, saved, folder / STORE, force=force, restart=restart)
+                translation = translate.open(RunContext(progress=progress)).execute()
                 steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
             else:
                 translated = open_store(folder / STORE, verify=True)
@@ -273,7 +282,7 @@ class RunJob(Job[Migration]):
                 )
             if not is_pooled(options) and steps.finished(REFERENCE) is None:
                 output = folder / REFERENCE
-                audit = self._audit_of(BUILD).open()
+                audit = self._audit_of(BUILD)
                 refuse_documents_found(audit.inputs)
                 reembed_store(store, self.inputs.embedder, output, force=force, restart=restart, progress=progress)
                 steps.note(REFERENCE)
@@ -292,10 +301,10 @@ class RunJob(Job[Migration]):
             note_finished(folder, self.made_from, finished_outputs, force=force)
         return Migration(fitted or saved, translation, report, result)
 
-    def _audit_of(self, reference: Store | str) -> Audit:
-        """Return the audit of the translated store."""
+    def _audit_of(self, reference: Store | str) -> AuditJob:
+        """Open the audit of the translated store."""
         options, inputs = self.options, self.inputs
-        return Audit(
+        audit = Audit(
             open_store(options.folder / STORE),
             reference,
             judged=self.judges,
@@ -307,14 +316,12 @@ class RunJob(Job[Migration]):
             margin_from=options.margin_from,
             price=options.price,
             seed=options.seed,
-            announce=options.announce,
-            progress=options.progress,
-            cap=options.cap,
         )
+        return audit.open(self.context)
 
     def _audit(self) -> AuditResult:
         options, inputs = self.options, self.inputs
-        audit = self._audit_of(POOL if is_pooled(options) else open_store(options.folder / REFERENCE)).open()
+        audit = self._audit_of(POOL if is_pooled(options) else open_store(options.folder / REFERENCE))
         result = run_audit(audit.inputs)
         locations = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
         places = replace(
@@ -345,6 +352,7 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
     refuse_existing_steps(options.folder, OUTPUTS, kept=earlier.outputs, force=options.force)
     return RunJob(
         options=options,
+        context=inputs.context,
         models=_planned(inputs, questions, fit, done),
         inputs=inputs,
         judges=questions,
@@ -369,7 +377,9 @@ def _open_fit(inputs: RunInputs) -> FitJob:
     """Open the fit that a run begins with."""
     log = None if inputs.log is None else inputs.log.queries
     step = step_like(Fit, inputs.options, query_log=log)
-    return fit_job(step, fit_inputs_of(step, inputs.store, inputs.embedder, inputs.source_embedder, None))
+    return fit_job(
+        step, fit_inputs_of(step, inputs.store, inputs.embedder, inputs.source_embedder, None, inputs.context)
+    )
 
 
 def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> tuple[PlannedModel, ...]:
@@ -377,11 +387,12 @@ def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[
     source, options = inputs.source_embedder, inputs.options
     texts_again = ASKED_AGAIN + AGAIN + (0 if is_pooled(options) else EMBEDDED_AGAIN)
     documents = partial(_texts_left, inputs, judges, fit, done)
-    target = PlannedModel(inputs.embedder, options.cap, documents=documents, queries=judges.queries, again=texts_again)
+    cap = inputs.context.cap
+    target = PlannedModel(inputs.embedder, cap, documents=documents, queries=judges.queries, again=texts_again)
     if source is None:
         return (target,)
     log = inputs.log.looked_up if inputs.log else ()
-    return (target, PlannedModel(source, options.cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
+    return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
 
 
 def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> Iterator[Document]:

@@ -32,7 +32,7 @@ from migrate.pipeline.options import ChooseOptions
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Either, Listed, Report, TextTable
 from migrate.selection import draw_sample
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_at, source_model_of, store_of
 from migrate.stores.base import Store, StoreInfo
 
@@ -249,7 +249,8 @@ class ChooseJob(Job[Shortlist]):
         """Move the store to a folder that goes away, and audit it there."""
         with TemporaryDirectory() as folder:
             try:
-                job = _run_to(model, Path(folder) / "run", self.options, self.store, self.source_model, self.query_set)
+                run = Path(folder) / "run"
+                job = _run_to(model, run, self.options, self.store, self.source_model, self.query_set, self.context)
                 result = job.execute().result
             except KeyboardInterrupt as error:
                 error.__notes__ = []  # of parts that are done, in a folder that goes away now
@@ -285,7 +286,7 @@ class ChooseJob(Job[Shortlist]):
         return tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits and tokens is not None else None
 
 
-def open_choice(options: ChooseOptions) -> ChooseJob:
+def open_choice(options: ChooseOptions, context: RunContext) -> ChooseJob:
     """Open what a choice names, as it is by itself. Nothing is embedded."""
     store = store_of(options.store, verify=True)
     if isinstance(options.targets, Mapping):
@@ -293,20 +294,25 @@ def open_choice(options: ChooseOptions) -> ChooseJob:
     else:
         loaded = [(target, model_at(target)) for target in options.targets]
         targets = {target if isinstance(target, str) else model.profile.spec: model for target, model in loaded}
-    return choose_job(options, store, targets, source_model_of(store, options.source_model))
+    return choose_job(options, store, targets, source_model_of(store, options.source_model), context)
 
 
 def choose_job(
-    options: ChooseOptions, store: Store, targets: Mapping[str, Embedder], source_model: Embedder | None
+    options: ChooseOptions,
+    store: Store,
+    targets: Mapping[str, Embedder],
+    source_model: Embedder | None,
+    context: RunContext,
 ) -> ChooseJob:
     """Return the choice among what is open, after making sure that it can be done. Nothing is embedded."""
     own = next((name for name, model in targets.items() if is_recorded_of(store, model)), None)
     if own is not None:
         raise UsageError(f"{store.info.location} is of {own} already; leave that target out")
-    query_set = options.load_queries(store)
+    query_set = options.load_queries(store, progress=context.progress)
     return ChooseJob(
         options=options,
-        models=tuple(_planned(options, store, targets, source_model, query_set)),
+        context=context,
+        models=tuple(_planned(options, store, targets, source_model, query_set, context)),
         store=store,
         targets=targets,
         source_model=source_model,
@@ -320,11 +326,12 @@ def _planned(
     targets: Mapping[str, Embedder],
     source_model: Embedder | None,
     query_set: QuerySet,
+    context: RunContext,
 ) -> Iterator[PlannedModel]:
     """Yield the targets, each for a sample, a pool and the queries, and the source model for the queries, once."""
     folder = Path(gettempdir()) / f"lead-migrate-{uuid4().hex}"  # nothing is written there
     for number, model in enumerate(targets.values()):
-        for planned in _run_to(model, folder, options, store, source_model, query_set).models:
+        for planned in _run_to(model, folder, options, store, source_model, query_set, context).models:
             if planned.role == TARGET:
                 yield replace(planned, role=A_TARGET)
             elif not number:
@@ -338,6 +345,7 @@ def _run_to(
     store: Store,
     source_model: Embedder | None,
     query_set: QuerySet,
+    context: RunContext,
 ) -> RunJob:
     """Return the run to one of the targets."""
     run = Run(
@@ -350,9 +358,6 @@ def _run_to(
         margin=options.margin,
         price=options.price,
         seed=options.seed,
-        announce=options.announce,
-        progress=options.progress,
-        cap=options.cap,
     )
-    inputs = inputs_of(run, store, target, source_model)
+    inputs = inputs_of(run, store, target, source_model, context)
     return run_job(inputs, questions_of(inputs, query_set))

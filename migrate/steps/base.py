@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ForwardRef, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 from migrate.progress import Progress, no_progress
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
     from migrate.cost.spending import PlanEstimate, PlannedModel
     from migrate.embedders.base import Embedder
+    from migrate.steps.translate.choice import Choice
+    from migrate.stitch.fitted import FittedStitch
     from migrate.stores.base import Store
 
     StoreLike: TypeAlias = Store | str | Path
@@ -31,11 +33,15 @@ P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
 StepKind = TypeVar("StepKind", bound="Step[Any]")
 
+PARAMETERS = "Parameters\n----------\n"
+"""Heads the parameters in a docstring, as numpydoc has them."""
+
 COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Queries"
 """Titles of sections of a help text."""
 
 
-def _new_cap() -> SpendingCap:
+def new_cap() -> SpendingCap:
+    """Return a cap of nobody else's, without a limit yet."""
     from migrate.cost.meter import SpendingCap
 
     return SpendingCap()
@@ -68,7 +74,6 @@ def parameter(text: str) -> Mapping[str, Any]:
     return {"help": text}
 
 
-PROGRESS = parameter("Called with a step, how much of it is done, and how much there is.")
 FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL, is_seldom=True)
@@ -128,26 +133,22 @@ PLAN = option(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step(ABC, Generic[Result]):
-    """A step that is not done yet: its parameters. Nothing is opened before it is needed."""
+    """A step that is not done yet: its parameters, and nothing that is open.
+
+    What nobody types, such as who hears of progress, are parameters of `run`.
+    """
 
     def check(self) -> None:
         """Make sure, before anything is opened, that parameters go together."""
 
     @abstractmethod
-    def execute(self) -> Result:
-        """Do the work."""
-
     def run(self) -> Result:
         """Check the parameters, and do the work."""
-        self.check()
-        return self.execute()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PaidOptions:
-    """The options that all steps have that embed: the cap that their models share, and who hears of progress."""
-
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
+    """The options that all steps have that embed."""
 
     max_cost: float | None = field(
         default=5.0,
@@ -159,11 +160,50 @@ class PaidOptions:
         ),
     )
 
-    cap: SpendingCap = field(
-        default_factory=_new_cap,
-        repr=False,
-        metadata=parameter("Counts what all models together have spent; steps that are given the same share it."),
-    )
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Called as a re-embedding or an audit goes on; what raises stops it before anything further is paid for.
+
+    Attributes
+    ----------
+    log
+        With the target model and the queries of the log, before these are embedded, which the policy needs to choose.
+    choice
+        With the documents that were chosen, and the target model, before it embeds them.
+    stitch
+        With the stitch that came of it.
+    pool
+        With each step of a pool, before its documents are embedded.
+    """
+
+    log: Callable[[PlannedModel], None] = _ignore
+    choice: Callable[[Choice, PlannedModel], None] = _ignore
+    stitch: Callable[[FittedStitch], None] = _ignore
+    pool: Callable[[Any], None] = _ignore  # a PoolStep, which this room does not know
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunContext:
+    """The callbacks and the cap that a step is opened with, besides what was asked for.
+
+    Attributes
+    ----------
+    progress
+        Called with a step, how much of it is done, and how much there is.
+    cap
+        Counts what all models together have spent; steps that are given the same share it.
+    announce
+        Called with what is to be embedded, where that is chosen as the work goes on.
+    """
+
+    progress: Progress = no_progress
+    cap: SpendingCap = field(default_factory=new_cap)
+    announce: Announce = field(default_factory=Announce)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,17 +214,20 @@ class Job(ABC, Generic[Result]):
     ----------
     options
         What was asked for.
+    context
+        Who hears of progress, and the cap that the models share.
     models
         The models that may be asked, each with the texts that are still to be embedded.
     """
 
     options: PaidOptions
+    context: RunContext
     models: tuple[PlannedModel, ...]
 
     @property
     def cap(self) -> SpendingCap:
         """The cap that the models share."""
-        return self.options.cap
+        return self.context.cap
 
     @property
     def max_cost(self) -> float | None:
@@ -198,7 +241,7 @@ class Job(ABC, Generic[Result]):
         """
         from migrate.cost.spending import estimate_of
 
-        return estimate_of(self.models, progress=self.options.progress)
+        return estimate_of(self.models, progress=self.context.progress)
 
     @abstractmethod
     def execute(self) -> Result:
@@ -224,17 +267,25 @@ class JobStep(PaidOptions, Step[Result]):
     """A step that embeds, and opens what it names into a job."""
 
     @abstractmethod
-    def open(self) -> Job[Result]:
+    def open(self, context: RunContext | None = None) -> Job[Result]:
         """Open what the step names, and make sure that it goes together. Nothing is embedded."""
 
     def estimate(self) -> PlanEstimate:
         """Count and price what the models that cost money will be asked for. Nothing is embedded."""
         return self.open().estimate()
 
-    def run(self) -> Result:
-        """Check the parameters, and do the work within `max_cost`, as the job does."""
+    def run(self, *, progress: Progress = no_progress, cap: SpendingCap | None = None) -> Result:
+        """Check the parameters, and do the work within `max_cost`, as the job does.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        cap
+            Counts what all models together have spent; steps that are given the same share it.
+        """
         self.check()
-        return self.open().run()
+        return self.open(RunContext(progress=progress, cap=cap or new_cap())).run()
 
 
 def text_of(given: object | None) -> str | None:
@@ -255,7 +306,10 @@ def fields_of(step: type[Any]) -> list[Field[Any]]:
 
 
 def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
-    """Return the function of the library that makes a step and runs it, with the signature and texts of its fields."""
+    """Return the function of the library that makes a step and runs it.
+
+    Its parameters are the fields of the step, and after these what `run` takes besides.
+    """
     kind = cast("type[Step[Any]]", step)
 
     def call(*arguments: P.args, **options: P.kwargs) -> Result:
@@ -263,24 +317,35 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
             signature.bind(*arguments, **options)
         except TypeError as error:
             raise TypeError(f"{call.__name__}(): {error}") from None
-        result: Result = kind(*arguments, **options).run()
+        run_with = {name: options.pop(name) for name in of_run if name in options}
+        result: Result = kind(*arguments, **options).run(**run_with)
         return result
 
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
-    kind_parameters, result = inspect.signature(kind).parameters, kind.execute.__annotations__["return"]
-    parameters = [kind_parameters[field.name] for field in fields_of(kind)]
-    signature = inspect.Signature(parameters, return_annotation=result)
+    of_step = inspect.signature(kind).parameters
+    of_run = dict(inspect.signature(kind.run).parameters)
+    del of_run["self"]
+    parameters = [*(of_step[field.name] for field in fields_of(kind)), *of_run.values()]
+    signature = inspect.Signature(parameters, return_annotation=_result_of(kind))
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
+def _result_of(step: type[Step[Any]]) -> str:
+    """Return the name of what a step comes to, which its class has in brackets after that of its base."""
+    (result,) = (name for base in step.__orig_bases__ for name in get_args(base))  # type: ignore[attr-defined]
+    return result.__forward_arg__ if isinstance(result, ForwardRef) else result.__name__
+
+
 def _docstring(step: type[Step[Any]]) -> str:
-    """Return the text of a step with its parameters, which stand in the fields, before the rest of the sections."""
+    """Return the text of a step with its parameters, which stand in the fields and in `run`, before what it raises."""
     text = inspect.getdoc(step) or ""
     head, mark, errors = text.partition("Raises\n------\n")
     entries = [
         f"{it.name}\n{textwrap.indent(textwrap.fill(it.metadata['help'], 116), '    ')}" for it in fields_of(step)
     ]
-    return f"{head}Parameters\n----------\n" + "\n".join(entries) + f"\n\n{mark}{errors}"
+    _, _, of_run = (inspect.getdoc(step.run) or "").partition(PARAMETERS)
+    entries += [of_run] if of_run else []
+    return f"{head}{PARAMETERS}" + "\n".join(entries) + f"\n\n{mark}{errors}"

@@ -15,6 +15,7 @@ from migrate.audit.results import FULL, TRANSLATED
 from migrate.errors import UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.terminal import report_text
+from migrate.steps.base import RunContext
 
 MEANING = "the first ten of the full re-embed, worst first"
 
@@ -126,7 +127,7 @@ def test_what_is_no_plan_among_arms_of_ones_own_is_refused_before_anything_is_em
 
 def test_each_store_is_searched_once_and_words_are_ranked_once(stores):
     stages = []
-    audit(*stores, progress=lambda *stage: stages.append(stage))
+    audit(*stores, context=RunContext(progress=lambda *stage: stages.append(stage)))
     assert ("search reference", 150, 150) in stages
     assert all(total is None or 0 <= done <= total for _, done, total in stages)
     starts = [stage for stage, done, _ in stages if done == 0 and ("search" in stage or "BM25" in stage)]

@@ -41,6 +41,7 @@ from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.manifest import Manifest
 from migrate.report.summary import audit_summary
 from migrate.search.runs import Rankings, search
+from migrate.steps.base import Announce, RunContext
 from migrate.stores import open_store
 from migrate.vectors import Batch, Document, Query, no_progress
 
@@ -295,6 +296,11 @@ def unjudged_pool(store, query_set=UNJUDGED, **options):
     return grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder)
 
 
+def telling(steps):
+    """The context of an audit that adds each step of its pool to a list, before it is embedded."""
+    return RunContext(announce=Announce(pool=steps.append))
+
+
 def true_scores_of(evidence, run):
     return true_scores(evidence.experiment, evidence.runs.full, run)
 
@@ -488,7 +494,7 @@ def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
 
 def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     steps = []
-    report = audit(far, by_pool(announce=steps.append))
+    report = audit(far, by_pool(), context=telling(steps))
     depths = [step.depth for step in report.pool.steps]
     usual = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
     assert len(depths) > 1 and depths == usual[: len(depths)] and tuple(steps) == report.pool.steps
@@ -504,7 +510,8 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
 @pytest.mark.parametrize("stages", [(), (20,), (200,)])
 def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
     steps = []
-    audit(near, by_pool(200, announce=steps.append), query_set, no_bm25=True, two_stage=stages, margin=0.5)
+    options = {"no_bm25": True, "two_stage": stages, "margin": 0.5}
+    audit(near, by_pool(200), query_set, context=telling(steps), **options)
     embedded = sum(step.documents for step in steps if step.queries == len(QUERIES))
     expected = list(expected_documents(near, query_set, 0, stages=stages, seed=0))
     assert len(expected) == len({document.id for document in expected}) < COUNT

@@ -103,9 +103,9 @@ def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options
     return Audit(translated, judged=questions, target=embedder, **{"resamples": 500, "two_stage": (), **by, **options})
 
 
-def audit(*arguments, **options):
+def audit(*arguments, context=None, **options):
     step = asked(*arguments, **options)
-    return run_audit(step.open().inputs)
+    return run_audit(step.open(context).inputs)
 
 
 def ways_out(report):

@@ -15,6 +15,8 @@ from migrate.engines.base import Engine
 from migrate.engines.row_ranges import RangeFunction, file_of, row_ranges_of
 from migrate.errors import LockedError, RemoteError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import output_lock
+from migrate.progress import no_progress
+from migrate.steps.base import RunContext
 from migrate.steps.translate import Translate
 from migrate.stores import open_store
 from migrate.stores.base import read_all
@@ -96,8 +98,9 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def by(engine, old, fitted, output, **options):
-    return engine.translate(Translate(f"parquet:{old}", fitted, f"parquet:{output}", **options).open())
+def by(engine, old, fitted, output, progress=no_progress, **options):
+    step = Translate(f"parquet:{old}", fitted, f"parquet:{output}", **options)
+    return engine.translate(step.open(RunContext(progress=progress)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,8 +10,8 @@ from migrate.embedders import load_embedder
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import CachedEmbedder
 from migrate.errors import StitchError, UsageError
+from migrate.steps.base import Announce, RunContext
 from migrate.steps.translate import Translate
-from migrate.steps.translate.options import Announce
 from migrate.steps.translate.refit import refit
 from migrate.stitch.fitted import TrueVectors
 from migrate.stitch.persistence import load_stitch
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.slow
 def reembed(store, fitted, target, tmp_path):
     """Makes the stitch of a budget, saved in a folder of that name; nothing is translated."""
 
-    def make(budget="60%", *, of=store, stitch=fitted, model=target, name="stitch", policy="random", **options):
+    def make(budget="60%", *, of=store, stitch=fitted, model=target, name="stitch", context=None, **options):
         step = Translate(
             of, stitch, tmp_path / "not written",
-            target=model, reembed=budget, policy=policy, save_stitch=tmp_path / name, **options,
+            target=model, reembed=budget, save_stitch=tmp_path / name, **{"policy": "random", **options},
         )  # fmt: skip
-        return step.open().refit.execute()
+        return step.open(context).refit.execute()
 
     return make
 
@@ -122,8 +122,8 @@ def test_a_further_budget_goes_on_from_the_saved_stitch(target, reembed):
 
 def test_the_plan_is_told_before_a_document_is_embedded(store, target, corpus, reembed):
     model, told = Counting(target), []
-    announce = Announce(choice=lambda plan, _: told.append((plan, model.asked[:])))
-    reembed("60", model=model, policy=None, query_log=corpus.queries[:5], price=10.0, announce=announce)
+    context = RunContext(announce=Announce(choice=lambda plan, _: told.append((plan, model.asked[:]))))
+    reembed("60", model=model, policy=None, query_log=corpus.queries[:5], price=10.0, context=context)
     ((plan, asked_before),) = told
     assert asked_before == [query.id for query in corpus.queries[:5]]
     texts, chosen = texts_by_id(store), model.asked[5:]

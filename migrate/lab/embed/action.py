@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import TARGET, advise_next
@@ -16,6 +14,7 @@ from migrate.files import command_ends
 from migrate.lab.embed.job import embed_job
 from migrate.lab.embed.sizes import room
 from migrate.lab.embed.step import Embed
+from migrate.steps.base import RunContext
 
 
 @command_ends()
@@ -26,7 +25,7 @@ def command(request: Embed, yes: bool, model: ModelOptions, dry_run: bool, as_js
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         loaded = load_model(model, str(request.model), seed=request.seed, asks_again=False)
-        job = embed_job(replace(request, progress=progress), loaded)
+        job = embed_job(request, loaded, RunContext(progress=progress))
         target, size = job.target, job.size
         if job.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")

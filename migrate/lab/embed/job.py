@@ -20,9 +20,9 @@ from migrate.embedders.profile import Profile
 from migrate.errors import UsageError
 from migrate.lab.embed.options import EmbedOptions
 from migrate.lab.embed.sizes import ChunkSize, chunk_size, cut_documents
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_at
-from migrate.vectors import Document
+from migrate.vectors import Document, Progress
 from migrate.work.outputs import OutputFolder
 
 Read: TypeAlias = Callable[[], Iterable[Document]]
@@ -80,24 +80,24 @@ class EmbedJob(Job[Embedding]):
             options=made_by,
             force=options.force,
             restart=options.restart,
-            progress=options.progress,
+            progress=self.context.progress,
         )
 
 
-def open_embed(options: EmbedOptions) -> EmbedJob:
+def open_embed(options: EmbedOptions, context: RunContext) -> EmbedJob:
     """Open what is to be embedded, the model as it is by itself. Nothing is embedded."""
-    return embed_job(options, model_at(options.model))
+    return embed_job(options, model_at(options.model), context)
 
 
-def embed_job(options: EmbedOptions, model: Embedder) -> EmbedJob:
+def embed_job(options: EmbedOptions, model: Embedder, context: RunContext) -> EmbedJob:
     """Return the embedding of the documents by a model that is open, after making sure that the output is free."""
     OutputFolder(Path(options.output)).require_free(force=options.force)
-    embedder = options.cap.meter(model, options.price)
+    embedder = context.cap.meter(model, options.price)
     target = loaded_profile(embedder)
     says_nothing = not options.no_chunks and (options.chunk_tokens, options.chunk_overlap) == (None, None)
     leaves_whole = says_nothing and target.kind == "file"
     size = None if leaves_whole else _chunk_size(options, target)
-    read, files = _source_of(options)
+    read, files = _source_of(options, context.progress)
     documents = read
     if size is not None:
         cut_documents((), target, size)  # a size that cannot be is refused here
@@ -105,7 +105,8 @@ def embed_job(options: EmbedOptions, model: Embedder) -> EmbedJob:
     left = partial(documents_left, documents, Path(options.output), restart=options.restart)
     return EmbedJob(
         options=options,
-        models=(PlannedModel(embedder, options.cap, documents=left, again=AGAIN),),
+        context=context,
+        models=(PlannedModel(embedder, context.cap, documents=left, again=AGAIN),),
         embedder=embedder,
         target=target,
         size=size,
@@ -127,7 +128,7 @@ def _read_chunks(read: Read, target: Profile, size: ChunkSize) -> Iterable[Docum
     return cut_documents(read(), target, size)
 
 
-def _source_of(options: EmbedOptions) -> tuple[Read, list[Path]]:
+def _source_of(options: EmbedOptions, progress: Progress) -> tuple[Read, list[Path]]:
     """Return a function that starts reading whole documents, and the files that these are in."""
     if not isinstance(options.corpus, str | Path):
         return partial(iter, options.corpus), []
@@ -136,7 +137,7 @@ def _source_of(options: EmbedOptions) -> tuple[Read, list[Path]]:
         if options.max_docs is not None:
             raise UsageError("max_docs caps BEIR sets by their judgements; a JSONL file has none: shorten it instead")
         return partial(read_corpus, path), [path]
-    folder = resolve_beir(str(options.corpus), progress=options.progress)
+    folder = resolve_beir(str(options.corpus), progress=progress)
     path = folder / "corpus.jsonl"
     if options.max_docs is None:
         return partial(read_corpus, path), [path]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrate.errors import UsageError
 from migrate.files import refuse_overlap
 from migrate.lab.embed.options import EmbedOptions
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import JobStep, RunContext, function
 
 if TYPE_CHECKING:
     from migrate.embed import Embedding
@@ -50,15 +50,11 @@ class Embed(EmbedOptions, JobStep["Embedding"]):
         if isinstance(self.corpus, str | Path):
             refuse_overlap(Path(self.output), Path(self.corpus))
 
-    def open(self) -> EmbedJob:
+    def open(self, context: RunContext | None = None) -> EmbedJob:
         """Load the model, and find the documents. Nothing is embedded."""
         from migrate.lab.embed.job import open_embed
 
-        return open_embed(self)
-
-    def execute(self) -> Embedding:
-        """Embed the documents, and build the store."""
-        return self.open().execute()
+        return open_embed(self, context or RunContext())
 
 
 embed = function(Embed)

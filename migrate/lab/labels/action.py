@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
@@ -17,6 +15,7 @@ from migrate.lab.labels.job import labels_job
 from migrate.lab.labels.options import LabelOptions
 from migrate.lab.labels.report import downstream_blocks, downstream_document, downstream_suite
 from migrate.report.terminal import as_text
+from migrate.steps.base import RunContext
 from migrate.stores import open_store
 
 EMBEDDED_NOW = ("build", "pool")
@@ -51,8 +50,8 @@ def command(
     with progress_bar() as progress:
         translated = open_store(store, verify=True)
         target = load_model_of(translated, request.target, "--target", model)
-        asked = replace(request, progress=progress)
-        job = labels_job(asked, translated, target, labels_by_id, outside_ids, margin_from=origin)
+        context = RunContext(progress=progress)
+        job = labels_job(request, translated, target, labels_by_id, outside_ids, margin_from=origin, context=context)
         stop_if_dry(
             dry_run,
             reads=[store, reference, request.labels, outside],

@@ -14,7 +14,7 @@ from migrate.embedders.base import Embedder
 from migrate.lab.labels.judge import DownstreamAudit, audit_downstream, check_dimensions
 from migrate.lab.labels.options import LabelOptions
 from migrate.selection.matches import ASKED_AGAIN
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.stores import open_store
 from migrate.stores.base import Store
 
@@ -49,7 +49,7 @@ class LabelsJob(Job[DownstreamAudit]):
         refuse_same_stores(self.translated, self.full)
         keys = id_keys(self.translated), id_keys(self.full)
         proof = prove_reference(
-            self.translated, self.full, self.embedder, keys, seed=options.seed, progress=options.progress
+            self.translated, self.full, self.embedder, keys, seed=options.seed, progress=self.context.progress
         )
         return audit_downstream(
             self.translated,
@@ -60,7 +60,7 @@ class LabelsJob(Job[DownstreamAudit]):
             margin_from=self.margin_from,
             doubts=sentences(proof.doubts, "doubt"),
             seed=options.seed,
-            progress=options.progress,
+            progress=self.context.progress,
         )
 
 
@@ -72,14 +72,16 @@ def labels_job(
     outside: Sequence[str],
     *,
     margin_from: str,
+    context: RunContext,
 ) -> LabelsJob:
     """Open the full re-embed beside a translated store and its model. Nothing is embedded."""
     full = open_store(options.reference, verify=True)
-    embedder = options.cap.meter(target, options.price)
+    embedder = context.cap.meter(target, options.price)
     documents = partial(spot_documents, full)
     return LabelsJob(
         options=options,
-        models=(PlannedModel(embedder, options.cap, documents=documents, again=ASKED_AGAIN),),
+        context=context,
+        models=(PlannedModel(embedder, context.cap, documents=documents, again=ASKED_AGAIN),),
         translated=translated,
         full=full,
         embedder=embedder,

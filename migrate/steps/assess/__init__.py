@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from migrate.progress import Progress, no_progress
 from migrate.steps.assess.options import AssessOptions
 from migrate.steps.base import Step, function
 
 if TYPE_CHECKING:
     from migrate.cost import Assessment
+    from migrate.cost.count import CacheLookup
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,20 @@ class Assess(AssessOptions, Step["Assessment"]):
     <Assessment of my-store -> openai:text-embedding-3-small: ... tokens, $0.00... for a full re-embed, ... plans>
     """
 
-    def execute(self) -> Assessment:
-        """Count the store's texts, and set the plans side by side."""
+    def run(self, *, progress: Progress = no_progress, cached: CacheLookup | None = None) -> Assessment:
+        """Count the store's texts, and set the plans side by side.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        cached
+            Tells which texts are in the embedding cache, and paid for.
+        """
         from migrate.steps.assess.job import open_assess
 
-        return open_assess(self).execute()
+        self.check()
+        return open_assess(self, progress, cached).execute()
 
 
 assess = function(Assess)

@@ -13,6 +13,7 @@ from migrate.cost.rates import CALIBRATION_TEXTS, Rate, measure_rate, tier_rate
 from migrate.embedders.base import Embedder
 from migrate.embedders.profile import Profile
 from migrate.errors import UsageError
+from migrate.progress import Progress
 from migrate.selection import draw_sample
 from migrate.steps.assess.options import AssessOptions
 from migrate.steps.opening import model_at, store_of
@@ -45,6 +46,7 @@ class AssessJob:
     is_own_server: bool
     cached: CacheLookup | None
     batch_size: int | None
+    progress: Progress
 
     def execute(self) -> Assessment:
         """Count the store's texts, and set the plans side by side."""
@@ -56,7 +58,7 @@ class AssessJob:
             audited=None if audit is None else read_kept(Path(audit)),
             cached=self.cached,
             texts_per_request=self.batch_size,
-            progress=self.options.progress,
+            progress=self.progress,
         )
 
     def is_timed(self) -> bool:
@@ -83,7 +85,7 @@ class AssessJob:
         return measure_rate(self.embedder, texts)
 
 
-def open_assess(options: AssessOptions) -> AssessJob:
+def open_assess(options: AssessOptions, progress: Progress, cached: CacheLookup | None) -> AssessJob:
     """Open what an assessment names, as it is by itself."""
     embedder = model_at(options.target)
     return AssessJob(
@@ -93,6 +95,7 @@ def open_assess(options: AssessOptions) -> AssessJob:
         model=embedder.profile.at_price(options.price),
         rate=options.rate,
         is_own_server=options.is_own_server,
-        cached=options.cached,
+        cached=cached,
         batch_size=options.batch_size,
+        progress=progress,
     )

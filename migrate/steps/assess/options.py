@@ -7,11 +7,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migrate.progress import Progress, no_progress
-from migrate.steps.base import PRICE, PROGRESS, SEED, argument, option, parameter
+from migrate.steps.base import PRICE, SEED, argument, option, parameter
 
 if TYPE_CHECKING:
-    from migrate.cost.count import CacheLookup
     from migrate.steps.base import ModelLike, StoreLike
 
 _SPEED: Mapping[str, Any] = {"section": "Speed"}
@@ -64,11 +62,7 @@ class AssessOptions:
     is_own_server: bool = field(
         default=False, metadata=parameter("The target runs on a server of yours, which has no tiers.")
     )
-    cached: CacheLookup | None = field(
-        default=None, repr=False, metadata=parameter("Tells which texts are in the embedding cache, and paid for.")
-    )
     batch_size: int | None = field(
         default=None,
         metadata=parameter("Texts of a request; by default the model's own."),
     )
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import JobStep, RunContext, function
 from migrate.steps.fit.options import FitOptions
 
 if TYPE_CHECKING:
@@ -41,15 +41,11 @@ class Fit(FitOptions, JobStep["FittedStitch"]):
     <FittedStitch ridge: tfidf:32 -> tfidf:24, 32 -> 24 dimensions, 100 pairs, held-out overlap@10 0...>
     """
 
-    def open(self) -> FitJob:
+    def open(self, context: RunContext | None = None) -> FitJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.fit.job import open_fit
 
-        return open_fit(self)
-
-    def execute(self) -> FittedStitch:
-        """Embed the sample, and fit the stitch that does best on held-out documents."""
-        return self.open().execute()
+        return open_fit(self, context or RunContext())
 
 
 fit = function(Fit)

@@ -14,6 +14,7 @@ from migrate.embedders.weights import has_packaged_model
 from migrate.errors import StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.selection import QueryLog, choose_strategy
+from migrate.steps.base import RunContext
 from migrate.steps.fit.options import FitOptions
 from migrate.steps.opening import log_of, model_at, source_model_of, stitch_at, store_of
 from migrate.stitch.affine import AffineMap
@@ -52,6 +53,7 @@ class FitInputs:
         The free local model whose token embeddings may stand in for those of a target that has none at hand.
     """
 
+    context: RunContext
     store: Store
     embedder: Embedder
     log: QueryLog | None
@@ -64,15 +66,20 @@ class FitInputs:
     free: Embedder | None = None
 
 
-def open_inputs(options: FitOptions) -> FitInputs:
+def open_inputs(options: FitOptions, context: RunContext) -> FitInputs:
     """Open what a fit names, as it is by itself, and make sure that it goes together. Nothing is embedded."""
     store = store_of(options.store)
     old = None if options.source_model is None else source_model_of(store, options.source_model)
-    return inputs_of(options, store, model_at(options.target), old, _named_views(options.view))
+    return inputs_of(options, store, model_at(options.target), old, _named_views(options.view), context)
 
 
 def inputs_of(
-    options: FitOptions, store: Store, target: Embedder, old: Embedder | None, named: Mapping[str, Embedder] | None
+    options: FitOptions,
+    store: Store,
+    target: Embedder,
+    old: Embedder | None,
+    named: Mapping[str, Embedder] | None,
+    context: RunContext,
 ) -> FitInputs:
     """Open the rest of what a fit names, and make sure that it goes together. Nothing is embedded.
 
@@ -85,7 +92,7 @@ def inputs_of(
     require_texts(store, target)
     log = None
     if options.query_log is not None:
-        log = QueryLog(log_of(options.query_log), None if old is None else options.cap.meter(old))
+        log = QueryLog(log_of(options.query_log), None if old is None else context.cap.meter(old))
     recorded = store.info.manifest.model if store.info.manifest else None
     source_model = recorded if old is None else old.identity
     _check_views(options, store, named or {}, target=target.profile.spec)
@@ -99,13 +106,14 @@ def inputs_of(
     free = None if named == {} else _free_model(options, store, target)
     views = _free_views(free, source_model) if named is None else named
     return FitInputs(
+        context=context,
         store=store,
-        embedder=options.cap.meter(target, options.price),
+        embedder=context.cap.meter(target, options.price),
         log=log,
         source_model=source_model,
         prior=prior,
         grown_from=earlier,
-        views={spec: options.cap.meter(view) for spec, view in views.items()},
+        views={spec: context.cap.meter(view) for spec, view in views.items()},
         named=named is not None,
         given=views,
         free=free,

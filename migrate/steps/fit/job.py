@@ -19,7 +19,7 @@ from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, Tolerance, matches
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions
 from migrate.stitch.affine import AffineMap
@@ -62,9 +62,9 @@ class FitJob(Job[FittedStitch]):
         return fit(self.options, self.inputs, sample)
 
 
-def open_fit(options: FitOptions) -> FitJob:
+def open_fit(options: FitOptions, context: RunContext) -> FitJob:
     """Open what a fit names, as it is by itself. Nothing is embedded."""
-    return fit_job(options, open_inputs(options))
+    return fit_job(options, open_inputs(options, context))
 
 
 def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
@@ -73,11 +73,11 @@ def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
     asks_model = log is not None and log.embedder is not None
     sample = None if asks_model else draw(options, inputs)
     documents = partial(expected_documents, options, inputs, sample)
-    models = [PlannedModel(inputs.embedder, options.cap, documents=documents, again=ASKED_AGAIN)]
+    models = [PlannedModel(inputs.embedder, inputs.context.cap, documents=documents, again=ASKED_AGAIN)]
     if log is not None and log.embedder is not None:
-        models.append(PlannedModel(log.embedder, options.cap, SOURCE_MODEL, queries=log.looked_up))
-    models += [PlannedModel(view, options.cap, VIEW, documents=documents) for view in inputs.views.values()]
-    return FitJob(options=options, models=tuple(models), inputs=inputs, sample=sample)
+        models.append(PlannedModel(log.embedder, inputs.context.cap, SOURCE_MODEL, queries=log.looked_up))
+    models += [PlannedModel(view, inputs.context.cap, VIEW, documents=documents) for view in inputs.views.values()]
+    return FitJob(options=options, context=inputs.context, models=tuple(models), inputs=inputs, sample=sample)
 
 
 def expected_documents(options: FitOptions, inputs: FitInputs, sample: Sample | None) -> Sequence[Document]:
@@ -97,13 +97,13 @@ def draw(options: FitOptions, inputs: FitInputs) -> Sample:
         query_log=inputs.log,
         paid=() if earlier is None else earlier.sample.ids,
         seed=options.seed,
-        progress=options.progress,
+        progress=inputs.context.progress,
     )
 
 
 def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     """Embed a sample, judge the candidates on it, and fit the chosen one on all."""
-    seed, progress = options.seed, options.progress
+    seed, progress = options.seed, inputs.context.progress
     store, embedder = inputs.store, inputs.embedder
     if store.info.has_texts:
         embedder.fit(store.documents())
@@ -161,7 +161,7 @@ def check_stored_vectors(options: FitOptions, inputs: FitInputs) -> None:
     store = inputs.store
     start = 0
     for batch in store.scan():
-        options.progress("check the vectors", start, store.info.count)
+        inputs.context.progress("check the vectors", start, store.info.count)
         check_vectors(batch.ids, batch.vectors, source=store.info.location, allow_zero=options.direction == QUERY)
         start += len(batch)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
-from migrate.steps.base import JobStep, function, step_like
+from migrate.steps.base import JobStep, RunContext, function, step_like
 from migrate.steps.reembed.options import ReembedOptions
 from migrate.steps.translate import Translate
 
@@ -60,17 +60,14 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
         """Return the translation of a store of which a share is embedded."""
         return step_like(Translate, self, reembed=self.share)
 
-    def open(self) -> ReembedJob | FillJob | TranslateJob:
+    def open(self, context: RunContext | None = None) -> ReembedJob | FillJob | TranslateJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.reembed.job import open_fill, open_reembed
 
+        context = context or RunContext()
         if self.from_cache:
-            return open_fill(self)
-        return open_reembed(self) if self.share is None else self.of_share().open()
-
-    def execute(self) -> Embedding | Translation | Backfill:
-        """Embed all, or the share, and translate the rest; or fill in what the cache has."""
-        return self.open().execute()
+            return open_fill(self, context)
+        return open_reembed(self, context) if self.share is None else self.of_share().open(context)
 
 
 reembed = function(Reembed)

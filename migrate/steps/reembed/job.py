@@ -13,7 +13,7 @@ from migrate.embed.reference import documents_left, finish_reembedded
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_at, model_of, store_of
 from migrate.steps.reembed.fill import Backfill, backfill_store
 from migrate.steps.reembed.options import ReembedOptions
@@ -44,28 +44,30 @@ class ReembedJob(Job[Embedding]):
             options.output,
             force=options.force,
             restart=options.restart,
-            progress=options.progress,
+            progress=self.context.progress,
         )
 
 
-def open_reembed(options: ReembedOptions) -> ReembedJob:
+def open_reembed(options: ReembedOptions, context: RunContext) -> ReembedJob:
     """Open what a full re-embed names, as it is by itself. Nothing is embedded."""
     if options.target is None:
         raise UsageError("no model is named to embed with; add --target SPEC (`target` in Python)")
-    return reembed_job(options, store_of(options.store, verify=True), model_at(options.target))
+    return reembed_job(options, store_of(options.store, verify=True), model_at(options.target), context)
 
 
-def reembed_job(options: ReembedOptions, source: Store, target: Embedder) -> ReembedJob:
+def reembed_job(options: ReembedOptions, source: Store, target: Embedder, context: RunContext) -> ReembedJob:
     """Return the full re-embed of what is open, after making sure that nothing else has the name of the output."""
     if source.info.has_texts:
         target.fit(source.documents())
-    embedder = options.cap.meter(target, options.price)
+    embedder = context.cap.meter(target, options.price)
     is_done = not options.force and not options.restart and is_reembedded(source, embedder, options.output)
     if not is_done:
         output_of(options.output).require_free(force=options.force)
     documents = partial(_documents_left, options, source, is_done=is_done)
-    model = PlannedModel(embedder, options.cap, documents=documents, again=AGAIN)
-    return ReembedJob(options=options, models=(model,), source=source, embedder=embedder, is_done=is_done)
+    model = PlannedModel(embedder, context.cap, documents=documents, again=AGAIN)
+    return ReembedJob(
+        options=options, context=context, models=(model,), source=source, embedder=embedder, is_done=is_done
+    )
 
 
 def _documents_left(options: ReembedOptions, source: Store, *, is_done: bool) -> Iterable[Document]:
@@ -95,11 +97,12 @@ class FillJob(Job[Backfill]):
             options.output,
             force=options.force,
             restart=options.restart,
-            progress=options.progress,
+            progress=self.context.progress,
         )
 
 
-def open_fill(options: ReembedOptions) -> FillJob:
+def open_fill(options: ReembedOptions, context: RunContext) -> FillJob:
     """Open what is to be filled in, as it is by itself. Nothing is embedded."""
     source = store_of(options.store, verify=True)
-    return FillJob(options=options, models=(), source=source, embedder=model_of(source, options.target, "target"))
+    embedder = model_of(source, options.target, "target")
+    return FillJob(options=options, context=context, models=(), source=source, embedder=embedder)

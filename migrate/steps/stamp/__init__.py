@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import GENERAL, PROGRESS, SEED, Step, argument, function, option
+from migrate.steps.base import GENERAL, SEED, Step, argument, function, option
 
 if TYPE_CHECKING:
     from migrate.check import Stamped
@@ -55,7 +55,6 @@ class Stamp(Step["Stamped"]):
     trust: bool = field(default=False, metadata=option("Write the manifest on your word, without embedding a sample."))
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=option("Replace the manifest that is there.", section=GENERAL))
-    progress: Progress = field(default=no_progress, repr=False, metadata=PROGRESS)
 
     def check(self) -> None:
         """Make sure that a model is named, or that of the last check is taken."""
@@ -66,10 +65,17 @@ class Stamp(Step["Stamped"]):
                 "the store's model is not named; name it with --model, or take the one that was found with --as-found"
             )
 
-    def execute(self) -> Stamped:
-        """Check the store, and write the manifest."""
+    def run(self, *, progress: Progress = no_progress) -> Stamped:
+        """Check the store, and write the manifest.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        """
         from migrate.steps.stamp.job import stamp_named
 
+        self.check()
         return stamp_named(
             self.store,
             self.model,
@@ -77,7 +83,7 @@ class Stamp(Step["Stamped"]):
             trust=self.trust,
             force=self.force,
             seed=self.seed,
-            progress=self.progress,
+            progress=progress,
         )
 
 

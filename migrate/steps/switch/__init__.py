@@ -60,12 +60,12 @@ class Switch(Step["Switched"]):
     unproven: bool = field(default=False, metadata=option("Switch without a proof that NEW is SAFE."))
 
     def open(self) -> Trade[Switched]:
-        """Compare the stores, and check the proof; raises as `execute`, and writes nothing."""
+        """Compare the stores, and check the proof; raises as `run`, and writes nothing."""
         from migrate.steps.switch.job import plan_switch
 
         return plan_switch(self.old, self.new, proof=self.audit, unproven=self.unproven)
 
-    def execute(self) -> Switched:
+    def run(self) -> Switched:
         """Compare the stores, check the proof, and let them trade names."""
         return self.open().execute()
 
@@ -92,7 +92,7 @@ class Rollback(Step["Switched"]):
 
         return plan_rollback(self.old)
 
-    def execute(self) -> Switched:
+    def run(self) -> Switched:
         """Let them trade names again."""
         return self.open().execute()
 
@@ -122,7 +122,7 @@ class Forget(Step["Switched | Dropped"]):
 
         return plan_forget(self.old)
 
-    def execute(self) -> Switched | Dropped:
+    def run(self) -> Switched | Dropped:
         """Delete the old store and the record of the switch, or drop the field."""
         return self.open().execute()
 

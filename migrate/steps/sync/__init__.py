@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from migrate.steps.base import JobStep, function
+from migrate.steps.base import JobStep, RunContext, function
 from migrate.steps.sync.options import SyncOptions
 
 if TYPE_CHECKING:
@@ -42,15 +42,11 @@ class Sync(SyncOptions, JobStep["Synced"]):
     <Synced new-store: up to date, 150 vectors>
     """
 
-    def open(self) -> SyncJob:
+    def open(self, context: RunContext | None = None) -> SyncJob:
         """Read both stores, and find what became of each document. Nothing is embedded."""
         from migrate.steps.sync.job import open_sync
 
-        return open_sync(self)
-
-    def execute(self) -> Synced:
-        """Embed what is new or changed, and write the new store anew."""
-        return self.open().execute()
+        return open_sync(self, context or RunContext())
 
 
 sync = function(Sync)

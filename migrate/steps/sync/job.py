@@ -24,7 +24,7 @@ from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.matches import claim_of_store, claim_of_true_rows, matches
 from migrate.selection.sample import known_documents
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_of, store_of
 from migrate.steps.sync.changes import ChangeCounts, Changes, find_changes
 from migrate.steps.sync.options import SyncOptions
@@ -113,7 +113,7 @@ class SyncJob(Job[Synced]):
             # an earlier run was brought to its end, and its store is compared anew
             new = open_store(self.new.info.location, verify=True)
             check_pair(self.old, new)
-            compared = sync_job(self.options, self.old, new, self.embedder)
+            compared = sync_job(self.options, self.old, new, self.embedder, self.context)
             remarks = compared.remarks if compared.is_current else _write(compared)
             counts = self.changes.counts if compared.is_current else compared.changes.counts
             return _synced(compared, counts, remarks, started, written=True)
@@ -122,7 +122,7 @@ class SyncJob(Job[Synced]):
         return _synced(self, self.changes.counts, _write(self), started, written=True)
 
 
-def open_sync(options: SyncOptions) -> SyncJob:
+def open_sync(options: SyncOptions, context: RunContext) -> SyncJob:
     """Open what a sync names, as it is by itself, and compare the stores. Nothing is embedded."""
     old = store_of(options.old, verify=True)
     new = store_of(options.new, verify=True)
@@ -130,7 +130,7 @@ def open_sync(options: SyncOptions) -> SyncJob:
     target = options.target
     # One that is given is held against the store after the order of the two is known to be right
     embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
-    return sync_job(options, old, new, embedder)
+    return sync_job(options, old, new, embedder, context)
 
 
 def check_pair(old: Store, new: Store) -> None:
@@ -145,18 +145,18 @@ def check_pair(old: Store, new: Store) -> None:
     refuse_switched(old, new)
 
 
-def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder) -> SyncJob:
+def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder, context: RunContext) -> SyncJob:
     """Find what became of each document of the old store, after `check_pair`. Nothing is embedded."""
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
     before = old.snapshot(), new.snapshot()
     is_all_true = manifest.store.made_by == REEMBEDDED
-    changes = find_changes(old, new, all_true=is_all_true, progress=options.progress)
+    changes = find_changes(old, new, all_true=is_all_true, progress=context.progress)
     if not options.any_store:
         _refuse_other_corpus(old, new, changes)
     _refuse_blank(old, embedder, changes)
-    metered = options.cap.meter(embedder, options.price)
+    metered = context.cap.meter(embedder, options.price)
     rows = np.flatnonzero(changes.rows == TRUE_VECTOR)
 
     def documents() -> Iterator[Document]:
@@ -172,7 +172,8 @@ def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder) -
     differs = any((counts.added, counts.changed, counts.metadata, counts.deleted))
     return SyncJob(
         options=options,
-        models=(PlannedModel(metered, options.cap, documents=documents, again=AGAIN, known=proof),),
+        context=context,
+        models=(PlannedModel(metered, context.cap, documents=documents, again=AGAIN, known=proof),),
         old=old,
         new=new,
         embedder=metered,
@@ -208,9 +209,9 @@ def _write(job: SyncJob) -> tuple[str, ...]:
         _manifest(job),
         changes.n_true == len(changes.rows) and keeps_as_made(job.new, is_kept=is_kept),
         job.before[1],
-        job.options.progress,
+        job.context.progress,
     )
-    details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.options.progress)
+    details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.context.progress)
     return (*job.remarks, *details["remarks"])
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from migrate.errors import UsageError
 from migrate.pace import LEAST
-from migrate.steps.base import JobStep, function
+from migrate.progress import Progress, no_progress
+from migrate.steps.base import Announce, JobStep, RunContext, function, new_cap
 from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
+    from migrate.cost.meter import SpendingCap
     from migrate.steps.translate.job import TranslateJob, Translation
 
 
@@ -90,15 +92,33 @@ class Translate(TranslateOptions, JobStep["Translation"]):
             if self.engine is not None and getattr(self, name) is not None:
                 raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
 
-    def open(self) -> TranslateJob:
+    def open(self, context: RunContext | None = None) -> TranslateJob:
         """Open the store, the stitch and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.translate.job import open_translation
 
-        return open_translation(self)
+        return open_translation(self, context or RunContext())
 
-    def execute(self) -> Translation:
-        """Spend the budget where there is one, and translate."""
-        return self.open().execute()
+    def run(
+        self,
+        *,
+        progress: Progress = no_progress,
+        cap: SpendingCap | None = None,
+        announce: Announce | None = None,
+    ) -> Translation:
+        """Check the parameters, and do the work within `max_cost`, as the job does.
+
+        Parameters
+        ----------
+        progress
+            Called with a step, how much of it is done, and how much there is.
+        cap
+            Counts what all models together have spent; steps that are given the same share it.
+        announce
+            Called as a re-embedding goes on, before anything is paid for.
+        """
+        self.check()
+        context = RunContext(progress=progress, cap=cap or new_cap(), announce=announce or Announce())
+        return self.open(context).run()
 
 
 translate = function(Translate)

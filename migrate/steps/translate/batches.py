@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StitchError, StoreError
 from migrate.files import refuse_overlap
+from migrate.steps.base import RunContext
 from migrate.steps.opening import stitch_at, store_of
 from migrate.steps.translate.job import StoreTranslation, Translation, output_for, paths_read, write_translation
 from migrate.steps.translate.options import TranslateOptions
@@ -149,7 +150,9 @@ class _FromBatches(StoreTranslation):
         return np.linspace(0, count - 1, number).astype(np.int64)
 
 
-def finish_store(options: TranslateOptions, made: str, column: str, compared: int | None) -> Translation:
+def finish_store(
+    options: TranslateOptions, made: str, column: str, compared: int | None, context: RunContext
+) -> Translation:
     """Write the new store of a translation with the vectors in the files at `made`, and their confidence in `column`.
 
     Of each batch `compared` are made again, None for the default: all, or a few by a stitch that reads texts.
@@ -158,8 +161,8 @@ def finish_store(options: TranslateOptions, made: str, column: str, compared: in
     """
     files = cast("ParquetStore", open_store(made))
     source = store_of(options.store)
-    fitted = with_metered_views(stitch_at(options.stitch), options.cap)
-    output = output_for(options, source)
+    fitted = with_metered_views(stitch_at(options.stitch), context.cap)
+    output = output_for(options, source, context.progress)
     folder = path_in(files.info.location)
     refuse_overlap(output.path, *paths_read(options), *([] if folder is None else [folder]))
     if files.info.dim != fitted.dim:
@@ -175,4 +178,4 @@ def finish_store(options: TranslateOptions, made: str, column: str, compared: in
         patch = not options.any_store
         return _FromBatches(store, output, before, fitted, fallback, patch, vectors, compared)
 
-    return write_translation(options, source, fitted, output, make_job)
+    return write_translation(options, source, fitted, output, make_job, progress=context.progress)

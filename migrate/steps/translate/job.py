@@ -23,9 +23,9 @@ from migrate.manifest import Manifest, StoreFacts
 from migrate.pace import keep_pace
 from migrate.plugins import installed
 from migrate.selection.choosers import choosers_of
-from migrate.steps.base import Job
+from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import stitch_at, store_of
-from migrate.steps.translate.options import Announce, TranslateOptions
+from migrate.steps.translate.options import TranslateOptions
 from migrate.steps.translate.stitch import Refit, refit_of, target_of, with_metered_views
 from migrate.stitch.fitted import DOCUMENT, FallbackUse, FittedStitch, require_direction
 from migrate.stores import index_recall, open_store
@@ -41,7 +41,7 @@ from migrate.stores.file_store import check_files, state_of
 from migrate.stores.outputs import Output
 from migrate.stores.registry import output_of, path_in
 from migrate.translate import translated_blocks
-from migrate.vectors import Document
+from migrate.vectors import Document, Progress
 from migrate.work.jobs import OpenShards, Work
 from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of
@@ -156,9 +156,9 @@ class TranslateJob(Job[Translation]):
         so.
         """
         options = self.options
-        fitted = self.fitted if self.refit is None else _with_views(self.refit.execute(), self.fitted, options.cap)
+        fitted = self.fitted if self.refit is None else _with_views(self.refit.execute(), self.fitted, self.cap)
         with keep_pace(options.pace):
-            return write_translation(options, self.source, fitted, self.output)
+            return write_translation(options, self.source, fitted, self.output, progress=self.context.progress)
 
     def check_source(self) -> bool:
         """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `execute`."""
@@ -169,13 +169,13 @@ class TranslateJob(Job[Translation]):
         return is_same
 
 
-def open_translation(options: TranslateOptions) -> TranslateJob:
+def open_translation(options: TranslateOptions, context: RunContext) -> TranslateJob:
     """Open what a translation names, as it is by itself. Nothing is embedded."""
     fitted = stitch_at(options.stitch)
     target = None
     if options.target is not None or options.reembed is not None:
         target = target_of(options, fitted)
-    return translate_job(options, store_of(options.store), fitted, target)
+    return translate_job(options, store_of(options.store), fitted, target, context)
 
 
 def translate_job(
@@ -183,18 +183,18 @@ def translate_job(
     source: Store,
     stitch: FittedStitch,
     target: Embedder | None,
-    announce: Announce | None = None,
+    context: RunContext,
 ) -> TranslateJob:
     """Return the translation of what is open, after making sure that it goes together. Nothing is embedded.
 
     `target` is the model to re-embed with, or the one that was named.
     """
-    fitted = with_metered_views(stitch, options.cap)
-    output = output_for(options, source)
+    fitted = with_metered_views(stitch, context.cap)
+    output = output_for(options, source, context.progress)
     refit = None
     if options.reembed is not None and target is not None:
         refuse_outputs(options, output)
-        refit = refit_of(options, source, fitted, target, refit_folder(options, output), announce)
+        refit = refit_of(options, source, fitted, target, refit_folder(options, output), context)
     elif target is not None:
         _check_target(target, fitted)
     output.require_free(force=options.force)
@@ -202,10 +202,11 @@ def translate_job(
     if fitted.reader is not None and fitted.reads_texts and source.info.has_texts:
         documents = partial(_documents_left, options, source, output)
         views = fitted.reader.models.values()
-        models = [*(PlannedModel(view, options.cap, VIEW, documents=documents) for view in views), *models]
+        models = [*(PlannedModel(view, context.cap, VIEW, documents=documents) for view in views), *models]
     engine = None if options.engine is None else engine_called(options.engine)
     job = TranslateJob(
         options=options,
+        context=context,
         models=tuple(models),
         source=source,
         fitted=fitted,
@@ -218,10 +219,10 @@ def translate_job(
     return job
 
 
-def output_for(options: TranslateOptions, source: Store) -> Output:
+def output_for(options: TranslateOptions, source: Store, progress: Progress) -> Output:
     """Return the new store, to be written; or the field of the store."""
     if options.output is None:
-        return field_of(source, str(options.into), options.progress)
+        return field_of(source, str(options.into), progress)
     return output_of(options.output)
 
 
@@ -395,6 +396,8 @@ def write_translation(
     fitted: FittedStitch,
     output: Output,
     make_job: MakeJob = StoreTranslation,
+    *,
+    progress: Progress,
 ) -> Translation:
     """Write a store as the stitch translates it."""
     started = time.perf_counter()
@@ -413,7 +416,7 @@ def write_translation(
         processes=options.workers if options.pace is None else 1,  # several would work in each other's rests
         force=options.force,
         restart=options.restart,
-        progress=options.progress,
+        progress=progress,
     )
     wall_s = time.perf_counter() - started
     outside = details["outside"]

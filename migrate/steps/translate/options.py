@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +16,11 @@ from migrate.steps.base import (
     PaidOptions,
     argument,
     option,
-    parameter,
 )
 
 if TYPE_CHECKING:
-    from migrate.cost.spending import PlannedModel
     from migrate.steps.base import ModelLike, StoreLike
-    from migrate.steps.translate.choice import Budget, Choice
+    from migrate.steps.translate.choice import Budget
     from migrate.stitch.fitted import FittedStitch
     from migrate.vectors import Query
 
@@ -41,29 +39,6 @@ LOG = {**QUERY_LOG, "section": REEMBEDDING}
 SAVE_STITCH = option(
     "Folder for the stitch fitted again.  [default: OUTPUT.stitch]", "path", section=REEMBEDDING, is_seldom=True
 )
-
-
-def _ignore(*_: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Called as a re-embedding goes on; what raises stops it before anything further is paid for.
-
-    Attributes
-    ----------
-    log
-        With the target model and the queries of the log, before these are embedded, which the policy needs to choose.
-    choice
-        With the documents that were chosen, and the target model, before it embeds them.
-    stitch
-        With the stitch that came of it.
-    """
-
-    log: Callable[[PlannedModel], None] = _ignore
-    choice: Callable[[Choice, PlannedModel], None] = _ignore
-    stitch: Callable[[FittedStitch], None] = _ignore
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +113,3 @@ class TranslateOptions(PaidOptions):
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(default=False, metadata=FORCE)
     restart: bool = field(default=False, metadata=RESTART)
-    announce: Announce | None = field(
-        default=None, repr=False, metadata=parameter("Called as a re-embedding goes on, before anything is paid for.")
-    )

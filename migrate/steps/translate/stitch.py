@@ -25,6 +25,7 @@ from migrate.selection.choosers import choosers_of, digests_of
 from migrate.selection.matches import ASKED_AGAIN, Claim, matches, needs_proof
 from migrate.selection.query_log import MOST_QUERIES
 from migrate.selection.sample import QUERY_LOG, RANDOM
+from migrate.steps.base import RunContext
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import fit_reader
 from migrate.steps.opening import log_of
@@ -35,7 +36,7 @@ from migrate.steps.translate.choice import (
     choose_within,
     look_over,
 )
-from migrate.steps.translate.options import Announce, TranslateOptions
+from migrate.steps.translate.options import TranslateOptions
 from migrate.steps.translate.refit import extended, refit
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, require_direction
 from migrate.stitch.persistence import load_stitch, stitch_folder
@@ -55,6 +56,7 @@ class Refit:
     """
 
     options: TranslateOptions
+    context: RunContext
     store: Store
     fitted: FittedStitch
     folder: Path
@@ -64,7 +66,6 @@ class Refit:
     policy: str
     dependencies: Mapping[str, Any]
     earlier: FittedStitch | None
-    announce: Announce
     choice: Choice | None = None
 
     def models(self) -> list[PlannedModel]:
@@ -72,7 +73,7 @@ class Refit:
         if self.earlier is not None:
             return []
         documents, queries = self.expected_documents, self._queries()
-        return [PlannedModel(self.embedder, self.options.cap, documents=documents, queries=queries, again=_AGAIN)]
+        return [PlannedModel(self.embedder, self.context.cap, documents=documents, queries=queries, again=_AGAIN)]
 
     def _queries(self) -> Sequence[Query]:
         return self.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
@@ -85,7 +86,7 @@ class Refit:
     @property
     def asks_to_choose(self) -> bool:
         """True where a model that may cost money is asked which documents to embed."""
-        reader, cap = self.fitted.reader, self.options.cap
+        reader, cap = self.fitted.reader, self.context.cap
         views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
         return self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
 
@@ -100,18 +101,19 @@ class Refit:
 
     def execute(self) -> FittedStitch:
         """Embed what the budget has room for, fit the stitch again on all pairs, and save it."""
-        options, announce = self.options, self.announce
+        context = self.context
+        announce = context.announce
         if self.earlier is not None:
             announce.stitch(self.earlier)
             return self.earlier
         if self.policy == QUERY_LOG:
-            announce.log(PlannedModel(self.embedder, options.cap, queries=self._queries()))
-        choice = self.choose(self.policy, options.progress) if self.choice is None else self.choice
+            announce.log(PlannedModel(self.embedder, context.cap, queries=self._queries()))
+        choice = self.choose(self.policy, context.progress) if self.choice is None else self.choice
         documents = choice.sample.documents
-        announce.choice(choice, PlannedModel(self.embedder, options.cap, documents=lambda: documents, again=_AGAIN))
+        announce.choice(choice, PlannedModel(self.embedder, context.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
-        self._refit(choice, options.progress).save(self.folder, force=options.force)
+        self._refit(choice, context.progress).save(self.folder, force=self.options.force)
         saved = load_stitch(self.folder)
         announce.stitch(saved)
         return saved
@@ -155,7 +157,7 @@ def refit_of(
     fitted: FittedStitch,
     target: Embedder,
     folder: Path,
-    announce: Announce | None = None,
+    context: RunContext,
 ) -> Refit:
     """Return the stitch that is to come of a budget, after making sure that it can be spent.
 
@@ -186,20 +188,20 @@ def refit_of(
         refuse_existing(folder, force=options.force)
     refit = Refit(
         options=options,
+        context=context,
         store=store,
         fitted=fitted,
         folder=folder,
         budget=budget,
-        embedder=options.cap.meter(target, options.price),
+        embedder=context.cap.meter(target, options.price),
         log=log,
         policy=policy,
         dependencies=dependencies,
         earlier=earlier,
-        announce=announce or options.announce or Announce(),
     )
     if earlier is not None or refit.asks_to_choose:
         return refit
-    return replace(refit, choice=refit.choose(policy, options.progress))
+    return replace(refit, choice=refit.choose(policy, context.progress))
 
 
 def target_of(options: TranslateOptions, fitted: FittedStitch) -> Embedder:
