@@ -19,7 +19,7 @@ from migrate.work.writer import StoreWriter
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a new store is written.
+    """Form in which a new store is written.
 
     Attributes
     ----------
