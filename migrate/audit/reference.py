@@ -51,7 +51,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 
 _SAME_SHARE: Final = 0.01
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
-_MADE_ELSE: Final = "make a reference with `audit --reference build`, or `embed` with the target model"
+_MADE_ELSE: Final = "make a reference with `audit --reference build`, or `reembed` the store with the target model"
 
 
 @dataclass(frozen=True, slots=True)
