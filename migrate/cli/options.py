@@ -552,3 +552,15 @@ class Outputs:
 
 report_options = record(Outputs, argument="outputs", section="Reports")
 """Adds the options of `Outputs`."""
+
+
+def verdict_options(step: type[Any]) -> Decorator:
+    """Add all options of a command that ends in a verdict: those of its step, and those that such commands share."""
+    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, quiet)
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(shared):
+            command = decorator(command)
+        return command
+
+    return add
