@@ -62,11 +62,31 @@ OPTIONS: Final[Mapping[str, str]] = {
 """Replacements of removed options, or where one can still be had; with a command where others have it."""
 
 
+COMMANDS: Final[Mapping[str, str]] = {
+    "live set": f"end the worker with `live stop`, and give `live run` another --budget; {_LAST}",
+}
+"""Replacements of removed commands."""
+
+
 def removed_option(flag: str, command: str = "") -> str | None:
     """Return the sentence about an option that a command does not have any more; None of one that it never had.
+
+    Without a command it is an option of whichever had it.
 
     >>> removed_option("--beir", "audit"), removed_option("--outside", "fit")
     ('the option --beir was removed: give --judged', None)
     """
     instead = OPTIONS.get(f"{command} {flag}", OPTIONS.get(flag))
+    if instead is None and not command:
+        instead = next((text for name, text in OPTIONS.items() if name.endswith(f" {flag}")), None)
     return None if instead is None else f"the option {flag} was removed: {instead}"
+
+
+def removed_command(name: str) -> str | None:
+    """Return the sentence about a command that is gone; None of one that never was.
+
+    >>> removed_command("live run") is None
+    True
+    """
+    instead = COMMANDS.get(name)
+    return None if instead is None else f"the command {name} was removed: {instead}"

@@ -67,7 +67,7 @@ _SPOILED_SHARE: Final = 0.1
 """Share of the true vectors, 0-1, that a lossy index may have spoiled beyond recognition."""
 
 _MADE_RIGHT: Final = (EMBED, FULL_REEMBED)
-_MADE_ELSE: Final = "make a reference with `audit --reference build`, or `embed` with the target model"
+_MADE_ELSE: Final = "make a reference with `audit --reference build`, or `reembed` the store with the target model"
 
 
 @dataclass(frozen=True, slots=True)

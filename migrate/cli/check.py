@@ -6,9 +6,9 @@ from migrate.audit.check import Check
 from migrate.audit.host import check_with_cost, planned_models
 from migrate.audit.query_set import load_questions
 from migrate.check.check import sample_size
+from migrate.cli.checked import lead_on
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
-from migrate.cli.next_step import lead_on
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
 from migrate.cli.terminal import progress_bar, show_result

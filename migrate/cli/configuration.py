@@ -16,7 +16,7 @@ from migrate.cli.options import PREFIX, variable_of
 from migrate.errors import OutputError
 from migrate.files import BEIR_URL, WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
-from migrate.removed import removed_option
+from migrate.removed import removed_command, removed_option
 
 NAME = "pyproject.toml"
 _TOOL = "lead-migrate"
@@ -43,6 +43,9 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     by_command = {name: value for name, value in table.items() if isinstance(value, dict)}
     shared = {name: value for name, value in table.items() if not isinstance(value, dict)}
     allowed = {name: _options(command) for name, command in commands.items()}
+    for name in by_command:
+        if (sentence := removed_command(name)) is not None:
+            raise click.UsageError(f"{path}: {sentence}")
     _refuse_unknown(path, by_command, set(allowed), "command")
     _refuse_unknown_options(path, shared, set().union(*allowed.values()))
     for name, values in by_command.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from migrate.cli.options import command_name
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cost.estimate import dollars
 from migrate.cost.spending import estimate_of
@@ -47,8 +48,7 @@ def stop_if_dry(
     sentences = [*embeds, *sentences] or ["to embed: nothing"]
     paths = {"reads": _names(reads), "writes": _names(writes)}
     if as_json:
-        context = click.get_current_context()
-        command = context.command_path.removeprefix(f"{context.find_root().command_path} ")
+        command = command_name(click.get_current_context())
         costs = {"embeds": sentences, "tokens": estimate.tokens, "usd": estimate.usd}
         show_json({**paths, "command": command, **costs}, kind="dry run")
     else:

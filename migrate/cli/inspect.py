@@ -8,7 +8,6 @@ from migrate.cli.next_step import STORE, advise_next, advise_store
 from migrate.cli.terminal import show, show_json
 from migrate.inspect import Inspect
 from migrate.report.characters import printable
-from migrate.report.stitch import stitch_rows
 from migrate.report.terminal import facts_text, table
 from migrate.stores import open_store
 from migrate.stores.base import NO_TEXTS
@@ -42,6 +41,8 @@ def _show_several(stores: list[dict[str, Any]]) -> None:
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
+    from migrate.report.stitch import stitch_rows  # with all kinds of stitches, which no store needs
+
     show(facts_text(list(stitch_rows(document))))
     if document["maps"] == "documents":
         advise_next("translate", STORE, folder, "-o", "NEW")

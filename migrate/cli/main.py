@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from migrate.cli import SECTIONS, SUMMARIES
 from migrate.cli.terminal import PROGRAM, Log, as_options, close_streams, complain, open_streams
@@ -225,6 +226,8 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
 def _ending(error: Exception, program: str) -> tuple[int, str]:
     """Return the exit code and the line of an error."""
     if isinstance(error, click.ClickException):
+        if isinstance(error, click.BadParameter):
+            _name_origin(error)
         context = getattr(error, "ctx", None)
         command_path = context.command_path if context else program
         return 2, f"{' '.join(error.format_message().split()).rstrip('.')}; see {command_path} --help"
@@ -243,6 +246,20 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
         f"{type(error).__name__}: {' '.join(str(error).split())}; this is a bug in lead-migrate. Please report it with "
         "the command and, from a run with LEAD_MIGRATE_DEBUG=1, the traceback"
     )
+
+
+def _name_origin(error: click.BadParameter) -> None:
+    """Let the line of a value that was not typed name the variable or the setting that it is from."""
+    from migrate.cli.options import CONFIGURATION, variable_of
+
+    context, param = error.ctx, error.param
+    if context is None or param is None:
+        return
+    source = context.get_parameter_source(str(param.name))
+    if source is ParameterSource.ENVIRONMENT:
+        error.param_hint = variable_of(param)
+    elif source is ParameterSource.DEFAULT_MAP:
+        error.param_hint = f"{param.opts[0].lstrip('-')} in {context.meta.get(CONFIGURATION)}"
 
 
 def _is_installed(library: str) -> bool:

@@ -19,7 +19,7 @@ from migrate.errors import UsageError
 from migrate.files import default_cache_path, real_path, refuse_file
 from migrate.locations import hide_secrets, place_of
 from migrate.pace import LEAST
-from migrate.removed import removed_option
+from migrate.removed import removed_command, removed_option
 from migrate.steps.base import (
     COST,
     FORCE,
@@ -175,8 +175,7 @@ class _Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            name = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
-            if (sentence := removed_option(error.option_name, name)) is not None:
+            if (sentence := removed_option(error.option_name, command_name(ctx))) is not None:
                 raise click.UsageError(sentence, ctx) from error
             raise
         except click.MissingParameter as error:
@@ -219,6 +218,11 @@ class _Command(click.Command):
         shown = [param for param in self.params if isinstance(param, click.Option) and not param.hidden]
         seldom: list[click.Parameter] = [param for param in shown if isinstance(param, _Option) and param.is_seldom]
         return seldom if len(shown) > _FEW else []
+
+
+def command_name(context: click.Context) -> str:
+    """Return the name of a command as it is typed, such as `live run`."""
+    return context.command_path.removeprefix(context.find_root().command_path).strip()
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
@@ -363,6 +367,17 @@ class OrderedGroup(click.Group):
         """Return the names in the order in which they were added."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of one that is gone, say what took its place."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if (sentence := removed_command(f"{command_name(ctx)} {args[0]}")) is not None:
+                raise click.UsageError(sentence, ctx) from error
+            raise
+
 
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
@@ -452,12 +467,7 @@ def _setting(kind: str) -> Any:
             raise click.UsageError(f"--{setting} goes into the SPEC of its model: SPEC,{setting}", context)
         if value is None:
             return None
-        try:
-            return click.types.convert_type(_KINDS[kind]).convert(value, param, context)
-        except click.BadParameter as error:
-            in_file = f"{param.opts[0].lstrip('-')} in {context.meta.get(CONFIGURATION)}"
-            error.param_hint = in_file if source is ParameterSource.DEFAULT_MAP else variable_of(param)
-            raise
+        return click.types.convert_type(_KINDS[kind]).convert(value, param, context)
 
     return field(default=None, metadata=described("", "text", hidden=True, callback=read))
 
@@ -542,3 +552,15 @@ class Outputs:
 
 report_options = record(Outputs, argument="outputs", section="Reports")
 """Adds the options of `Outputs`."""
+
+
+def verdict_options(step: type[Any]) -> Decorator:
+    """Add all options of a command that ends in a verdict: those of its step, and those that such commands share."""
+    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, quiet)
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(shared):
+            command = decorator(command)
+        return command
+
+    return add

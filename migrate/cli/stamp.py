@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from migrate.check.check import sample_size
 from migrate.check.stamp import manifest_place, read_finding, refuse_stamped, stamp_as_found, stamp_store
+from migrate.cli.checked import lead_on
 from migrate.cli.dry_run import stop_if_dry
 from migrate.cli.inputs import load_model
-from migrate.cli.next_step import advise_next, advise_store, lead_on
+from migrate.cli.next_step import advise_next, advise_store
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import progress_bar, show_result
 from migrate.embedders.kinds import with_settings

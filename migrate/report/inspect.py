@@ -11,8 +11,6 @@ from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.facts import document
 from migrate.locations import place_of
 from migrate.manifest import artefact_kind
-from migrate.report.stitch import stitch_document
-from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files, check_files
@@ -38,6 +36,9 @@ def _facts_at(location: str) -> dict[str, Any]:
     path_or_url: Path | str = path or place_of(location)
     is_url = isinstance(path_or_url, str) and not names_kind(location)
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
+        from migrate.report.stitch import stitch_document  # with all kinds of stitches, which no store needs
+        from migrate.stitch.persistence import load_stitch
+
         return stitch_document(str(path_or_url), load_stitch(path_or_url))
     try:
         opened = open_store(location)

@@ -77,20 +77,38 @@ def test_settings_of_all_models_are_read_below_those_of_a_spec(
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("MARGIN", "abc", "audit store --judged x"),
+        ("FORCE", "maybe", "fit store --target tfidf:8 -o out"),
+        ("MAX_COST", "lots", "run store --target tfidf:8 -o out"),
+        ("PACE", "7", "translate store stitch -o out"),
+        ("JSON", "maybe", "inspect store"),
+        ("CONFIG", "nowhere.toml", "inspect store"),
+    ],
+)
+def test_a_bad_value_of_the_environment_is_told_by_the_name_of_its_variable(
+    name, value, line, lead_migrate, monkeypatch
+):
+    monkeypatch.setenv(f"LEAD_MIGRATE_{name}", value)
+    assert f"Invalid value for LEAD_MIGRATE_{name}: " in lead_migrate(line, code=2).complaint
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[tool.lead-migrate]\nmargn = 0.9\n", "unknown option 'margn' in [tool.lead-migrate]; did you mean margin?"),
         ("[tool.lead-migrate.audti]\nplan = 'x'\n", "unknown command 'audti' in [tool.lead-migrate]"),
         ("[tool.lead-migrate.fit]\nmargin = 0.9\n", "unknown option of fit 'margin' in [tool.lead-migrate]"),
-        ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for '--margin'"),
+        ("[tool.lead-migrate]\nmargin = 7\n", "Invalid value for margin in "),
         ("[tool.lead-migrate\n", "this is not TOML"),
         ("[tool.lead-migrate]\nmargin = [0.9]\n", "[0.9] of margin is not text, a number, true or false"),
         ("[tool.lead-migrate]\nmargin = 2026-01-01\n", "of margin is not text, a number, true or false"),
         ("[tool.lead-migrate.audit]\nslice = [['x']]\n", "[['x']] of slice is not text, a number, true or false"),
-        ("[tool.lead-migrate]\nseed = true\n", "Invalid value for '--seed'"),
-        ("[tool.lead-migrate]\nseed = -1\n", "Invalid value for '--seed'"),
-        ("[tool.lead-migrate]\nquiet = 7\n", "Invalid value for '--quiet'"),
-        ("[tool.lead-migrate]\nquiet = inf\n", "Invalid value for '--quiet'"),
+        ("[tool.lead-migrate]\nseed = true\n", "Invalid value for seed in "),
+        ("[tool.lead-migrate]\nseed = -1\n", "Invalid value for seed in "),
+        ("[tool.lead-migrate]\nquiet = 7\n", "Invalid value for quiet in "),
+        ("[tool.lead-migrate]\nquiet = inf\n", "Invalid value for quiet in "),
         ("[tool.lead-migrate]\nx = '\udcff'\n", "this is not TOML"),
         ("[tool.lead-migrate]\nx = " + "[" * 5_000, "this is not TOML"),
     ],

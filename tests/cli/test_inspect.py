@@ -1,6 +1,8 @@
 """What `inspect` says of stores and of stitches, and its last line: one command, or how a store gets texts."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import faiss
@@ -163,3 +165,15 @@ def test_a_damaged_stitch_is_one_line(stitches, inspect):
     shutil.copy(stitches / "linear/lead-migrate.json", "half")
     ended = inspect("half", code=4)
     assert "incomplete or damaged" in ended.complaint and ended.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_store_is_inspected_without_stitches_and_checks(source_folder):
+    code = f"""
+import sys
+from migrate.cli.main import run
+assert run(["inspect", {str(source_folder)!r}]) == 0
+print([name for name in ("migrate.check", "migrate.stitch.registry", "migrate.selection") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")

@@ -7,7 +7,8 @@ import click
 import pytest
 
 from migrate.cli.main import leaf_commands
-from migrate.removed import LAST_READER, OPTIONS
+from migrate.cli.options import variable_of
+from migrate.removed import COMMANDS, LAST_READER, OPTIONS
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
@@ -52,3 +53,27 @@ def test_settings_and_variables_are_told_so_too(lead_migrate, monkeypatch):
     Path("pyproject.toml").unlink()
     monkeypatch.setenv("LEAD_MIGRATE_BEIR", "judged")
     assert "LEAD_MIGRATE_BEIR: the option --beir was removed: give --judged" in lead_migrate("inspect x", code=4).err
+    monkeypatch.delenv("LEAD_MIGRATE_BEIR")
+    monkeypatch.setenv("LEAD_MIGRATE_ON_UNSAFE", "stop")  # of one command alone
+    told = lead_migrate("inspect x", code=4).err
+    assert "LEAD_MIGRATE_ON_UNSAFE: the option --on-unsafe was removed: `live status` has --json" in told
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_the_variable_of_each_is_told_unless_another_command_reads_it(name, lead_migrate, monkeypatch):
+    flag = name.split(" ")[-1]
+    variable = f"LEAD_MIGRATE_{flag.removeprefix('--').replace('-', '_').upper()}"
+    read = {variable_of(option) for made in leaf_commands().values() for option in made.params}
+    monkeypatch.setenv(variable, "1")
+    told = f"{variable}: the option {flag} was removed: " in lead_migrate("inspect x", code=4).err
+    assert told == (variable not in read)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_that_is_gone_is_told_so_too(name, lead_migrate):
+    assert name not in leaf_commands()
+    told = lead_migrate(f"{name} store --budget 10%", code=2).complaint
+    assert f"the command {name} was removed: " in told and LAST_READER in told
+    assert set(re.findall("`([^`]+)`", COMMANDS[name])) <= set(leaf_commands())
+    Path("pyproject.toml").write_text(f'[tool.lead-migrate."{name}"]\nbudget = "10%"\n')
+    assert f"pyproject.toml: the command {name} was removed: " in lead_migrate("inspect x", code=2).err

@@ -10,15 +10,7 @@ from migrate.cli import options
     "audit",
     example="lead-migrate audit new-store --reference build --judged my-beir --source my-store",
 )
-@options.record(Audit)
-@options.agreed
-@options.accept_margin
-@options.model_options
-@options.report_options
-@options.dry_run
-@options.as_json
-@options.verbose
-@options.quiet
+@options.verdict_options(Audit)
 @options.done_by("migrate.cli.audit:command")
 def audit() -> None:
     """Judge whether a translated STORE is safe to use.

@@ -10,15 +10,7 @@ from migrate.pipeline import Run
     "run",
     example="lead-migrate run my-store --target tfidf:64 --judged my-beir -o migration",
 )
-@options.record(Run)
-@options.agreed
-@options.accept_margin
-@options.model_options
-@options.report_options
-@options.dry_run
-@options.as_json
-@options.verbose
-@options.quiet
+@options.verdict_options(Run)
 @options.done_by("migrate.cli.run:command")
 def run() -> None:
     """Fit a stitch, translate STORE, and audit the result.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from migrate.embed.reference import documents_left, finish_reembedded
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
-from migrate.steps.base import Job, RunContext
+from migrate.steps.base import Job, Result, RunContext
 from migrate.steps.opening import model_at, model_of, store_of
 from migrate.steps.reembed.fill import Backfill, backfill_store
 from migrate.steps.reembed.options import ReembedOptions
@@ -23,22 +23,17 @@ from migrate.vectors import Document
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReembedJob(Job[Embedding]):
-    """A full re-embed whose store and model are open; the output `is_done` where it is that re-embed already."""
+class _RewriteJob(Job[Result]):
+    """A store that is written anew with vectors of a model; both are open."""
 
     options: ReembedOptions
     source: Store
     embedder: Embedder
-    is_done: bool
 
-    def execute(self) -> Embedding:
-        """Embed all that is not embedded yet."""
+    def write(self, write_store: Callable[..., Result]) -> Result:
+        """Write the output by `reembed_store` or `backfill_store`, which take the same."""
         options = self.options
-        if self.is_done:
-            finish_reembedded(options.output)
-            name = output_of(options.output).display_name
-            return Embedding(name, self.source.info.count, self.embedder.identity.dim)
-        return reembed_store(
+        return write_store(
             self.source,
             self.embedder,
             options.output,
@@ -46,6 +41,21 @@ class ReembedJob(Job[Embedding]):
             restart=options.restart,
             progress=self.context.progress,
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReembedJob(_RewriteJob[Embedding]):
+    """A full re-embed whose store and model are open; the output `is_done` where it is that re-embed already."""
+
+    is_done: bool
+
+    def execute(self) -> Embedding:
+        """Embed all that is not embedded yet."""
+        if self.is_done:
+            finish_reembedded(self.options.output)
+            name = output_of(self.options.output).display_name
+            return Embedding(name, self.source.info.count, self.embedder.identity.dim)
+        return self.write(reembed_store)
 
 
 def open_reembed(options: ReembedOptions, context: RunContext) -> ReembedJob:
@@ -76,12 +86,8 @@ def _documents_left(options: ReembedOptions, source: Store, *, is_done: bool) ->
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FillJob(Job[Backfill]):
+class FillJob(_RewriteJob[Backfill]):
     """A store, and the model whose cache has true vectors of it; nothing is planned to be embedded."""
-
-    options: ReembedOptions
-    source: Store
-    embedder: Embedder
 
     def execute(self) -> Backfill:
         """Fill in what the cache has."""
@@ -90,15 +96,7 @@ class FillJob(Job[Backfill]):
                 f"{self.source.info.location}: the vectors of {self.embedder.identity.spec} are in no cache; load the "
                 "model with one (`migrate.load_embedder(SPEC, cache=FILE)`), or embed again without `from_cache`"
             )
-        options = self.options
-        return backfill_store(
-            self.source,
-            self.embedder,
-            options.output,
-            force=options.force,
-            restart=options.restart,
-            progress=self.context.progress,
-        )
+        return self.write(backfill_store)
 
 
 def open_fill(options: ReembedOptions, context: RunContext) -> FillJob:

@@ -1,0 +1,87 @@
+"""The next command after a check: a stamp, the check of another model, or what repairs the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migrate.check import Cause, leave_finding
+from migrate.cli.next_step import advise_next, advise_store, may_not_load, path_beside
+from migrate.cli.terminal import advise
+from migrate.embedders import special_options
+from migrate.embedders.kinds import APIS, split_settings, split_spec, with_settings
+from migrate.errors import LeadMigrateError
+from migrate.manifest import MANIFEST_NAME
+from migrate.report.characters import printable
+from migrate.stores.file_store import as_files
+
+if TYPE_CHECKING:
+    from migrate.check import Compatibility, Found
+    from migrate.stores.base import Store
+
+
+def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
+    """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
+    recorded = None if opened.info.manifest is None else opened.info.manifest.model
+    force = [] if recorded is None else ["--force"]
+    finding = None if result.compatible and recorded is not None else result.found
+    is_kept = _keep_finding(opened, finding)
+    if finding is not None and is_kept:
+        advise_next("stamp", store, "--as-found", *force)
+    elif finding is not None and (opened.companions is not None or not result.compatible):
+        command, more = ("stamp", force) if opened.companions is not None else ("check", [])
+        defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
+        spec = with_settings(finding.spec, {**split_settings(spec)[1], **defaults, **finding.options})
+        advise_next(command, store, f"--model={spec}", *more)
+    elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] in APIS:
+        advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
+    elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
+        spec = with_settings(recorded.spec, special_options(recorded))
+        advise_next("check", store, f"--model={spec}")
+    elif opened.companions is not None and result.suits_queries:
+        advise("the model's queries are right for these vectors all the same, so the store may be stamped")
+        advise_next("stamp", store, f"--model={spec}", "--trust", *force)
+    elif result.compatible:
+        advise_store(store, opened, spec)
+    elif not opened.info.has_texts or result.cause is Cause.NOT_IN_FILE:
+        advise_next("inspect", store)
+    elif not _advise_repair(store, spec, opened, result):
+        if result.cause in (Cause.MIXED, Cause.OUT_OF_STEP):
+            advise(f"to have all of its vectors from {spec}:")
+            advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
+        else:
+            advise(f"the store is of another model; what it takes to move it to {spec}:")
+            advise_next("assess", store, "--target", spec)
+
+
+def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) -> bool:
+    """Print the fit of a stitch that repairs a difference, or the check that tries one; whether there is either.
+
+    A manifest that records the store's model would stop the fit.
+    """
+    cost = result.retrieval
+    if cost is None:
+        return False
+    if cost.stitch is not None:
+        advise("a stitch maps the stored vectors to those that the model gives now:")
+        if any(finding.name == "manifest" and finding.ok for finding in result.findings):
+            files = as_files(opened)
+            manifest = "its manifest" if files is None else printable(str(files.folder / MANIFEST_NAME))
+            advise(f"first remove {manifest}, which says that the store is of {spec} already")
+        advise_next("fit", store, "--target", spec, "--kind", cost.stitch, "-o", path_beside(opened, "stitch"))
+        return True
+    if cost.repair is None and cost.larger is not None and cost.larger.tries_stitch:
+        advise("whether a stitch repairs it, a larger sample tells:")
+        advise_next("check", store, f"--model={spec}", "--sample", str(cost.larger.documents), also=("judged",))
+        return True
+    return False
+
+
+def _keep_finding(opened: Store, finding: Found | None) -> bool:
+    """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
+    try:
+        leave_finding(opened, finding if opened.companions is not None else None)
+    except LeadMigrateError as error:
+        if finding is not None:
+            advise(f"what was found is not kept for a stamp: {error}")
+        return False
+    return finding is not None and opened.companions is not None
