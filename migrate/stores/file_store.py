@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -41,12 +41,15 @@ class FileStore(SwitchableStore):
     read from, as they were when it was opened.
     """
 
-    index_path: Path
     stamps: tuple[FileStamp, ...] = ()
     named_fields: Mapping[str, str] = MappingProxyType({})
     """The fields of documents that its location names, which the manifest of a copy has to name."""
     mixes_vectors: bool = False
     """True if texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
+
+    def __init__(self, index_path: Path) -> None:
+        self.index_path = index_path
+        self._hashes: dict[FileStamp, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -123,10 +126,6 @@ class FileStore(SwitchableStore):
             with read_errors(stamp.path):
                 self._hashes[stamp] = sha256_file(stamp.path)
         return self._hashes[stamp]
-
-    @cached_property
-    def _hashes(self) -> dict[FileStamp, str]:
-        return {}
 
 
 class FileCompanions(Companions):

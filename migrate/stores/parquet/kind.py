@@ -110,8 +110,8 @@ class LocalParquetStore(ParquetStore, FileStore):
 
     def __init__(self, location: str, files: LocalFiles, options: Mapping[str, str]) -> None:
         self.files, self.named_options = files, options
-        super().__init__(location, files, options)
-        self.index_path = Path(self.shards[0].path)
+        ParquetStore.__init__(self, location, files, options)
+        FileStore.__init__(self, Path(self.shards[0].path))
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
         if [[*stamp.signature] for stamp in self.stamps] != [shard.version for shard in self.shards]:
             raise StoreError(f"{files.location}: the files changed while they were opened; run again")
