@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import FileStamp, atomic_file, sha256_file, sha256_json, write_json
+from migrate.files import FileStamp, atomic_file, output_errors, sha256_file, sha256_json, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo, sampled_snapshot
 from migrate.stores.binary_reader import RowFile, read_errors
@@ -129,13 +129,17 @@ class FileStore(SwitchableStore):
 
 
 class FileCompanions(Companions):
-    """The manifest of a store in files, and their hashes in it."""
+    """The manifest of a store in files, and their hashes in it; the folder `own` is made for it."""
 
-    def __init__(self, store: FileStore) -> None:
+    def __init__(self, store: FileStore, own: Path | None = None) -> None:
         self._store = store
+        self._own = own
 
     def keep(self, manifest: Manifest) -> Path:
         """Write a manifest into the folder, over one that is there."""
+        if self._own is not None:
+            with output_errors(self._own):
+                self._own.mkdir(exist_ok=True)
         path = self._store.folder / MANIFEST_NAME
         with atomic_file(path, force=True) as temporary:
             write_json(temporary, manifest.as_json())
