@@ -305,6 +305,23 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
     assert [(path, text) for path, text in texts if text and RIDDLE.match(text)] == []
 
 
+def test_the_contract_of_a_store_fits_on_a_page():
+    """What only some kinds can do is an object that a store hands out, not one more member of all stores."""
+    most = {"stores/base/Store": 14, "stores/parquet/store/ParquetStore": 20, "databases/store/DatabaseStore": 20}
+    members = {
+        f"{path.relative_to(PACKAGE).with_suffix('')}/{node.name}": len(_members(node))
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: members[name] for name in most if members[name] > most[name]} == {}
+
+
+def _members(node):
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.AnnAssign, ast.Assign)
+    return [member for member in node.body if isinstance(member, kinds)]
+
+
 def test_a_class_name_means_one_thing():
     names = [name for path in MODULES for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)]
     assert {name for name in names if names.count(name) > 1 and not name.startswith("_")} == set()

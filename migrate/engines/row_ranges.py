@@ -57,7 +57,7 @@ def row_ranges_of(store: ParquetStore, rows: int, row_bytes: int) -> list[RowRan
     """
     row_ranges: list[RowRange] = []
     first_row = 0
-    for shard, counts in zip(store.shards, store.group_rows, strict=True):
+    for shard, counts in zip(store.shards, store.table.group_rows, strict=True):
         # other processes are in folders of their own
         file = replace(shard, path=str(Path(shard.path).absolute())) if store.files.path is not None else shard
         ends = list(accumulate(counts))

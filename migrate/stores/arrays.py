@@ -76,7 +76,7 @@ class ArrayStore(RowFileStore):
     """
 
     def __init__(self, path: Path, index: Path, fields: Mapping[str, str] = MappingProxyType({})) -> None:
-        self.index_path = index
+        super().__init__(index)
         self._file = array = _read_header(index)
         manifest, foreign = own_manifest(index)
         options = {**((manifest and manifest.store.fields) or {}), **fields}

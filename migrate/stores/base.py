@@ -215,7 +215,7 @@ class StoreSearcher(ABC):
 
 
 class Companions(ABC):
-    """What lies beside a store: its manifest, maybe with hashes that the store is held against."""
+    """The manifest beside a store, maybe with hashes that the store is held against."""
 
     @abstractmethod
     def keep(self, manifest: Manifest) -> Path | str:

@@ -6,7 +6,7 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from migrate.digests import BLAKE3, function_name, function_of, hash_bytes, hash_file, shown
 from migrate.errors import OutputError, StoreError, UsageError
-from migrate.files import FileStamp, atomic_file, canonical_json, write_json
+from migrate.files import FileStamp, atomic_file, canonical_json, output_errors, write_json
 from migrate.manifest import MANIFEST_NAME, Manifest, StoreFacts, find_manifest
 from migrate.stores.base import BATCH_SIZE, Companions, Snapshot, Store, StoreInfo, sampled_snapshot
 from migrate.stores.binary_reader import RowFile, read_errors
@@ -41,12 +41,15 @@ class FileStore(SwitchableStore):
     read from, as they were when it was opened.
     """
 
-    index_path: Path
     stamps: tuple[FileStamp, ...] = ()
     named_fields: Mapping[str, str] = MappingProxyType({})
     """The fields of documents that its location names, which the manifest of a copy has to name."""
     mixes_vectors: bool = False
     """True if texts, metadata and vectors share files, so that a hash of the files does not tell which has changed."""
+
+    def __init__(self, index_path: Path) -> None:
+        self.index_path = index_path
+        self._hashes: dict[tuple[FileStamp, str], str] = {}
 
     @property
     def folder(self) -> Path:
@@ -126,19 +129,19 @@ class FileStore(SwitchableStore):
                 self._hashes[stamp, function] = hash_file(stamp.path, function)
         return self._hashes[stamp, function]
 
-    @cached_property
-    def _hashes(self) -> dict[tuple[FileStamp, str], str]:
-        return {}
-
 
 class FileCompanions(Companions):
-    """The manifest of a store in files, and their hashes in it."""
+    """The manifest of a store in files, and their hashes in it; the folder `own` is made for it."""
 
-    def __init__(self, store: FileStore) -> None:
+    def __init__(self, store: FileStore, own: Path | None = None) -> None:
         self._store = store
+        self._own = own
 
     def keep(self, manifest: Manifest) -> Path:
         """Write a manifest into the folder, over one that is there."""
+        if self._own is not None:
+            with output_errors(self._own):
+                self._own.mkdir(exist_ok=True)
         path = self._store.folder / MANIFEST_NAME
         with atomic_file(path, force=True) as temporary:
             write_json(temporary, manifest.as_json())

@@ -83,7 +83,7 @@ class LlamaIndexSimpleStore(RowFileStore):
     """
 
     def __init__(self, path: Path, index: Path) -> None:
-        self.index_path = index
+        super().__init__(index)
         stamp = FileStamp.of(index)
         with json_errors(index):
             content = read_table(index, MOST_BYTES)

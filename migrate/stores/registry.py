@@ -96,7 +96,7 @@ def open_store(location: Path | str, *, verify: bool = False) -> Store:
 
     The location is `KIND:...`, or a path, which the first kind that recognises it opens: FAISS, Parquet, arrays,
     databases, then kinds of other packages by name. With `verify` the files are held against the hashes in the
-    manifest, where it has them; see `FileStore.verify`.
+    manifest, where it has them; see `FileCompanions.verify`.
 
     Raises
     ------

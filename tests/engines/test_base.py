@@ -127,7 +127,7 @@ def test_parts_are_of_whole_batches_and_all_rows_are_in_one(size, layout, table,
     for part in parts:
         assert part.first_row + part.start == row and part.start % 8 == 0 and len(part) > 0
         row += len(part)
-        counts = store.group_rows[int(Path(part.file.name).stem)]
+        counts = store.table.group_rows[int(Path(part.file.name).stem)]
         assert part.groups_start == sum(counts[: part.groups[0]])
         assert part.groups_start <= part.start and sum(counts[: part.groups[-1] + 1]) >= part.stop
     assert row == ROWS

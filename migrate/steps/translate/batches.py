@@ -170,7 +170,7 @@ def finish_store(
             f"{files.info.location}: the vectors have dimension {files.info.dim}, and the stitch makes "
             f"{fitted.dim}; let the engine write those that the function returns"
         )
-    vectors = BatchVectors(files, _rows_in(files, source), files.numbers(column))
+    vectors = BatchVectors(files, _rows_in(files, source), files.table.numbers(column))
 
     def make_job(
         store: Store, output: Output, before: Snapshot, fitted: FittedStitch, fallback: FallbackUse | None, _: bool

@@ -117,7 +117,7 @@ class FaissStore(RowFileStore):
         pickled: Path | None = None,
         fields: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.index_path = index
+        super().__init__(index)
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = own_manifest(index)

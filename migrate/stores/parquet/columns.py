@@ -72,7 +72,7 @@ class ColumnFields(StoreFields):
 
     def names(self) -> list[str]:
         """Return the names of all columns."""
-        return list(self._store.schemas[0].names)
+        return list(self._store.table.schemas[0].names)
 
     def added(self) -> Mapping[str, AddedField]:
         """Return the columns that were added."""
@@ -149,7 +149,7 @@ class ColumnOutput(Output):
         self._refuse_strangers()
         refuse_name(self.location, self.column)
         is_added = self.column in store.added
-        if self.column == store.columns.vector or (self.column in store.schemas[0].names and not is_added):
+        if self.column == store.columns.vector or (self.column in store.table.schemas[0].names and not is_added):
             raise taken(self.location, self.column)
         if is_added and not force:
             raise already_exists(self.location)
@@ -262,11 +262,11 @@ def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
 
     is_main = name not in store.added
     vectors = fields_beside(store.added) - {name}
-    for shard, schema in zip(store.shards, store.schemas, strict=True):
+    for shard, schema in zip(store.shards, store.table.schemas, strict=True):
         schema = _without(schema, name)
         encoded = leaves(schema, but=vectors)
         with pyarrow.parquet.ParquetWriter(folder / shard.name, schema, use_dictionary=encoded) as writer:
-            for batch in store.whole(shard, 8_192):
+            for batch in store.table.whole(shard, 8_192):
                 columns = [batch.column(column) for column in schema.names]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
         _give_like(Path(shard.path), folder / shard.name)
@@ -279,7 +279,7 @@ def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
         entries = [
             {"name": shard.name, "bytes": (folder / shard.name).stat().st_size, "rows": rows}
             | {"hash": hash_file(folder / shard.name)}
-            for shard, rows in zip(store.shards, store.file_rows, strict=True)
+            for shard, rows in zip(store.shards, store.table.file_rows, strict=True)
         ]
         write_json(folder / SHARDS_NAME, {"format_version": FORMAT_VERSION, "shards": entries})
     sync_tree(folder)

@@ -110,8 +110,8 @@ class LocalParquetStore(ParquetStore, FileStore):
 
     def __init__(self, location: str, files: LocalFiles, options: Mapping[str, str]) -> None:
         self.files, self.named_options = files, options
-        super().__init__(location, files, options)
-        self.index_path = Path(self.shards[0].path)
+        ParquetStore.__init__(self, location, files, options)
+        FileStore.__init__(self, Path(self.shards[0].path))
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
         if [[*stamp.signature] for stamp in self.stamps] != [shard.version for shard in self.shards]:
             raise StoreError(f"{files.location}: the files changed while they were opened; run again")
@@ -124,9 +124,9 @@ class LocalParquetStore(ParquetStore, FileStore):
         return self.column_folder or beside(self.files.folder)
 
     @property
-    def companions(self) -> LocalCompanions:
+    def companions(self) -> FileCompanions:
         """The manifest, where other readers of the folder pass over it."""
-        return LocalCompanions(self)
+        return FileCompanions(self, None if self.column_folder is not None else self.files.folder / OWN_FOLDER)
 
     @property
     def added_column(self) -> str | None:
@@ -152,23 +152,6 @@ class LocalParquetStore(ParquetStore, FileStore):
     def strangers(self) -> list[str]:
         """Return files and folders beside those of the store and of this tool."""
         return [name for name in super().strangers() if name != SHARDS_NAME]
-
-
-class LocalCompanions(FileCompanions):
-    """The manifest of a file or a folder of this machine, where other readers of the folder pass over it."""
-
-    def __init__(self, store: LocalParquetStore) -> None:
-        super().__init__(store)
-        self._files = store.files
-        self._is_of_column = store.column_folder is not None
-
-    def keep(self, manifest: Manifest) -> Path:
-        """Write a manifest into the folder for it, which is made."""
-        if not self._is_of_column:
-            own = self._files.folder / OWN_FOLDER
-            with output_errors(own):
-                own.mkdir(exist_ok=True)
-        return super().keep(manifest)
 
 
 class RemoteParquetStore(ParquetStore):

@@ -81,7 +81,7 @@ class ParquetWriter(StoreWriter):
         self._files: list[tuple[Shard, str]] = []
         if self._like is not None:
             row = 0
-            for file, count in zip(self._like.shards, self._like.file_rows, strict=True):
+            for file, count in zip(self._like.shards, self._like.table.file_rows, strict=True):
                 self._files.append((Shard(row, row + count), file.name))
                 row += count
         else:
@@ -155,7 +155,7 @@ class ParquetWriter(StoreWriter):
         return replace(super().finish(rows, shards), remarks=(*self._schema_remarks(), *left_behind(self.source)))
 
     def _schema_remarks(self) -> tuple[str, ...]:
-        schemas = () if self._like is None else self._like.schemas
+        schemas = () if self._like is None else self._like.table.schemas
         if not any(b"huggingface" in (schema.metadata or {}) for schema in schemas):
             return ()
         return ("the features that `datasets` notes in the schema are of the old vectors: they are left out",)
@@ -179,8 +179,8 @@ class ParquetWriter(StoreWriter):
         else:
             key, vector = self._like.columns.id, self._column or self._like.columns.vector
             number = [file.name for file in self._like.shards].index(name)
-            schema = self._schema_like(self._like, self._like.schemas[number])
-            records = self._like.whole(self._like.shards[number], self._at_once, but=vector)
+            schema = self._schema_like(self._like, self._like.table.schemas[number])
+            records = self._like.table.whole(self._like.shards[number], self._at_once, but=vector)
         at, row = schema.get_field_index(vector), shard.start
         vector_columns = {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.added}
         encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cached_property, partial
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,13 +31,13 @@ from migrate.stores.documents.arrow import (
     plain_lists,
     row_without_vector,
     rows_in_order,
-    take_ascending,
     vectors_of_lists,
 )
 from migrate.stores.documents.base import LazyIds, repeated
 from migrate.stores.documents.columns import columns_of_store, list_type, to_document
 from migrate.stores.file_store import own_manifest
-from migrate.stores.parquet.files import LocalFiles, ParquetFile, RemoteFiles, find_files
+from migrate.stores.parquet.files import LocalFiles, RemoteFiles, find_files
+from migrate.stores.parquet.table import ParquetTable
 from migrate.stores.records import Distance, read_metric
 from migrate.vectors import Batch, Document, Vectors
 
@@ -66,25 +65,28 @@ class ParquetStore(Store):
         self.files = files
         opened_ns = time.time_ns()
         self.shards = find_files(files)
-        self._changes: list[os.stat_result] = []
+        changes: list[os.stat_result] = []
         if isinstance(files, LocalFiles):
             with read_errors(files.path):
                 # who changes content and sets the time back leaves another time of change
-                self._changes = [Path(file.path).stat() for file in self.shards]
-        settled_ns = opened_ns - _TICK_NS
-        self._is_settled = all(max(it.st_mtime_ns, it.st_ctime_ns) < settled_ns for it in self._changes)
+                changes = [Path(file.path).stat() for file in self.shards]
         self._snapshot: Snapshot | None = None
-        self._cursors: dict[str, tuple[int, list[tuple[int, Any]], Iterator[tuple[int, Any]]]] = {}
-        self._read_footers()
+        self.table = ParquetTable(files, self.shards)
+        self.count = self.table.count
+        schema = self.table.schemas[0]
+        self.added = _added_columns(files, schema.names)
         try:
-            own_options = as_table(parse_json((self.schemas[0].metadata or {}).get(OWN, b"{}")))
+            own_options = as_table(parse_json((schema.metadata or {}).get(OWN, b"{}")))
         except MalformedError:
             own_options = {}
         self.options = {
             **{key: own_options[key] for key in OPTIONS if isinstance(own_options.get(key), str)},
             **options,
         }
-        self.columns = columns_of_store(self.schemas[0], files.location, self.options, self.added)
+        self.columns = columns_of_store(schema, files.location, self.options, self.added)
+        settled_ns = opened_ns - _TICK_NS
+        is_settled = all(max(it.st_mtime_ns, it.st_ctime_ns) < settled_ns for it in changes)
+        self._note = HashNote(self._note_path(changes), is_settled=is_settled)
         first_rows = self._read_first()
         self._check_ids()
         distance = self.options.get("distance")
@@ -118,19 +120,11 @@ class ParquetStore(Store):
             details={
                 "files": len(self.shards),
                 "bytes": sum(file.size for file in self.shards),
-                "row groups": len(self._groups),
+                "row groups": sum(map(len, self.table.group_rows)),
                 **({} if distance is None else {"distance": distance}),
                 **{name: column for name, column in chosen.items() if column is not None},
             },
         )
-
-    @cached_property
-    def added(self) -> dict[str, AddedField]:
-        """The columns that were added beside others, and are there."""
-        if not isinstance(self.files, LocalFiles):
-            return {}
-        added = folders_at(self.files.folder).added()
-        return {name: field for name, field in added.items() if name in self.schemas[0].names}
 
     @property
     def column_folder(self) -> Path | None:
@@ -153,7 +147,7 @@ class ParquetStore(Store):
         rows = self._checked(rows)
         vectors, column = np.empty((rows.size, self.dim), np.float32), self.columns.vector
         order = np.argsort(rows, kind="stable")
-        for start, batch in self._take(rows[order], [column], self._part_rows):
+        for start, batch in self.table.take(rows[order], [column], self._part_rows):
             selected = order[start : start + batch.num_rows]
             vectors[selected] = self._matrix(batch.column(column), rows[selected])
         return Batch(self.ids(rows), vectors)
@@ -175,29 +169,9 @@ class ParquetStore(Store):
         if column is None:
             return [str(row) for row in (rows if isinstance(rows, range) else rows.tolist())]
         if isinstance(rows, range):
-            slices = self._slices(column, rows.start, rows.stop, BATCH_SIZE)
+            slices = self.table.slices(column, rows.start, rows.stop, BATCH_SIZE)
             return [str(value) for _, batch in slices for value in batch.column(column).to_pylist()]
         return [str(fields[column]) for fields in rows_in_order(rows, partial(self._records, [column]))]
-
-    def numbers(self, column: str) -> Vectors:
-        """Return a column of numbers, (count,), float32; an empty cell is NaN. A StoreError where there is none."""
-        import pyarrow as pa
-
-        field = self.schemas[0].field(column) if column in self.schemas[0].names else None
-        if field is None or not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
-            raise StoreError(f"{self.files.location}: no column {column!r} holds numbers; write the files with one")
-        values = np.empty(self.count, np.float32)
-        for first, batch in self._slices(column, 0, self.count, BATCH_SIZE):
-            values[first : first + batch.num_rows] = batch.column(column).to_numpy(zero_copy_only=False)
-        return values
-
-    def whole(self, shard: ParquetFile, rows: int, *, but: str | None = None) -> Iterator[Any]:
-        """Yield all columns of a file, some rows at a time; one may be left out if there are others."""
-        with self._opened(shard) as parquet:
-            names = [name for name in parquet.schema_arrow.names if name != but] or None
-            for batch in parquet.iter_batches(rows, columns=names):
-                batch.validate(full=True)
-                yield batch
 
     def state(self) -> tuple[Any, ...]:
         """Return the versions of its files, as they were when it was opened."""
@@ -217,7 +191,7 @@ class ParquetStore(Store):
                 f"{self.files.location}: the store changed while it was read; nothing was written, run again"
             )
         if self._snapshot is None:
-            recorded = self._recorded() or {}
+            recorded = self._note.read() or {}
             texts = _noted_as(BLAKE3)
             if recorded.keys() >= {"rows_sha256", texts}:
                 hashes = recorded["rows_sha256"], recorded[texts]
@@ -225,38 +199,24 @@ class ParquetStore(Store):
             else:
                 texts_hash = self.texts_hash() if self.info.has_texts else None
                 self._snapshot = snapshot = sampled_snapshot(self, texts_hash, self.state())
-                self._note({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
+                self._note.write({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
         return self._snapshot
 
-    def _recorded(self) -> dict[str, Any] | None:
-        """Return the hashes that were noted of these very files; None where not even their ids were read."""
-        try:
-            return read_table(self._note_path)
-        except (OSError, MalformedError):
-            return None
-
-    def _note(self, hashes: Mapping[str, str | None]) -> None:
-        """Note hashes of the files in the user's cache folder."""
-        if self._is_settled:
-            with suppress(OSError):  # without a cache they are read again the next time
-                self._note_path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(self._note_path, {**(self._recorded() or {}), **hashes})
-
-    @property
-    def _note_path(self) -> Path:
+    def _note_path(self, changes: Sequence[os.stat_result]) -> Path:
+        """Return the file of the hashes of these very files."""
         location = place_of(self.files.location)
         columns = [self.columns.vector, self.columns.id, self.columns.text]
         location_text = location if isinstance(location, str) else str(real_path(location))
-        changes = [(it.st_ino, it.st_ctime_ns) for it in self._changes]
-        key = [location_text, columns, self.state(), changes]
+        key = [location_text, columns, self.state(), [(it.st_ino, it.st_ctime_ns) for it in changes]]
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
     def texts_hash(self, function: str = BLAKE3) -> str:
         """Hash ids and texts as `Store` does, without reading what else there is; a machine reads them for it once."""
-        name, recorded = _noted_as(function), self._recorded() or {}
+        name = _noted_as(function)
+        recorded = self._note.read() or {}
         if recorded.get(name) is None:
             recorded = {name: self._hash_texts(function)}
-            self._note(recorded)
+            self._note.write(recorded)
         return str(recorded[name])
 
     def _hash_texts(self, function: str) -> str:
@@ -264,7 +224,7 @@ class ParquetStore(Store):
         names = [name for name in (columns.id, columns.text) if name is not None]
 
         def texts() -> Iterator[tuple[str, str]]:
-            for first, batch in self._parts(range(len(self._groups)), names, BATCH_SIZE):
+            for first, batch in self.table.parts(names, BATCH_SIZE):
                 rows = range(first, first + batch.num_rows)
                 ids = rows if columns.id is None else batch.column(columns.id).to_pylist()
                 texts = batch.column(columns.text).to_pylist()
@@ -276,43 +236,13 @@ class ParquetStore(Store):
     def _part_rows(self) -> int:
         return max((16 << 20) // (4 * self.dim), 1)
 
-    def _read_footers(self) -> None:
-        """Read columns and row groups: `_groups` are number of file and group, `_starts` their first rows.
-
-        `group_rows` are the rows of each group, by file.
-        """
-        self.schemas: list[Any] = []
-        self.group_rows: list[list[int]] = []
-        self.file_rows: list[int] = []
-        self._groups: list[tuple[int, int]] = []
-        sizes: list[int] = []
-        for number, shard in enumerate(self.shards):
-            with self._opened(shard) as parquet:
-                group_rows = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
-                schema = parquet.schema_arrow
-            self.schemas.append(schema)
-            self.group_rows.append(group_rows)
-            if not schema.equals(self.schemas[0]):
-                first, current = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
-                differ = [name for name in {**first, **current} if first.get(name) != current.get(name)]
-                which = f"{differ[0]} ({current.get(differ[0], 'lacking')})" if differ else "another order of columns"
-                raise StoreError(
-                    f"{self.files.location}: {shard.name} has other columns than {self.shards[0].name}: {which}; write "
-                    "them with one schema"
-                )
-            self._groups += [(number, group) for group in range(len(group_rows))]
-            self.file_rows.append(sum(group_rows))
-            sizes += group_rows
-        self._starts = np.cumsum([0, *sizes])
-        self.count = int(self._starts[-1])
-
     def _read_first(self) -> Any:
         """Return the vectors of the first rows as Arrow has them, None where there are none; note the dimension."""
         import pyarrow as pa
 
         column, rows = self.columns.vector, np.arange(min(64, self.count))
-        kind = list_type(self.schemas[0].field(column).type)
-        first = next((plain_lists(batch.column(column)) for _, batch in self._take(rows, [column], 64)), None)
+        kind = list_type(self.table.schemas[0].field(column).type)
+        first = next((plain_lists(batch.column(column)) for _, batch in self.table.take(rows, [column], 64)), None)
         if pa.types.is_fixed_size_list(kind):
             self.dim = int(kind.list_size)
         elif first is None:
@@ -328,7 +258,7 @@ class ParquetStore(Store):
     def _check_ids(self) -> None:
         """Refuse an id that two rows share; ids are read for it when the files are first opened as they are."""
         column = self.columns.id
-        if column is None or self._recorded() is not None:
+        if column is None or self._note.read() is not None:
             return
         # Eight bytes a row: the ids themselves may not fit into memory. Equal hashes are only a suspicion.
         suspects = {*repeated(np.fromiter(map(hash, self._stream_ids(column)), np.int64, self.count)).tolist()}
@@ -341,10 +271,10 @@ class ParquetStore(Store):
                 )
             if hash(doc_id) in suspects:
                 ids.add(doc_id)
-        self._note({})
+        self._note.write({})
 
     def _stream_ids(self, name: str) -> Iterator[str]:
-        for first, batch in self._parts(range(len(self._groups)), [name], BATCH_SIZE):
+        for first, batch in self.table.parts([name], BATCH_SIZE):
             column = batch.column(name)
             if column.null_count:
                 row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -361,50 +291,14 @@ class ParquetStore(Store):
 
     def _vectors(self, start: int, stop: int) -> Iterator[Vectors]:
         column = self.columns.vector
-        for first, batch in self._slices(column, start, stop, self._part_rows):
+        for first, batch in self.table.slices(column, start, stop, self._part_rows):
             yield self._matrix(batch.column(column), range(first, first + batch.num_rows))
 
     def _records(self, columns: list[str], rows: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
         """Yield the rows, which ascend, as values of Python."""
         with arrow_errors(self.files.location):
-            for _, batch in self._take(rows, columns, 1_024):
+            for _, batch in self.table.take(rows, columns, 1_024):
                 yield from batch.to_pylist()
-
-    def _take(self, rows: NDArray[np.int64], columns: list[str], at_once: int) -> Iterator[tuple[int, Any]]:
-        """Yield the rows, which ascend, in batches, each with the place of its first among `rows`."""
-        groups = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
-        return take_ascending(self.files.location, self._parts(groups.tolist(), columns, at_once), rows)
-
-    def _slices(self, column: str, start: int, stop: int, at_once: int) -> Iterator[tuple[int, Any]]:
-        """Yield rows `start` to `stop` of a column, part by part, each with its first row."""
-        if start >= stop:
-            return
-        row, pending, batches = self._cursors.pop(column, (-1, [], iter(())))
-        if row != start:
-            group = int(np.searchsorted(self._starts, start, side="right")) - 1
-            pending, batches = [], self._parts(range(group, len(self._groups)), [column], at_once)
-        for first, batch in chain(pending, batches):
-            low, high = max(start - first, 0), min(stop - first, batch.num_rows)
-            if first + high == stop:
-                # the next call goes on where this one ends: a row group can only be read from its beginning
-                self._cursors[column] = stop, [(stop, batch.slice(high))], batches
-            if high > low:
-                yield first + low, batch.slice(low, high - low)
-            if first + high == stop:
-                return
-
-    def _parts(self, groups: Iterable[int], columns: list[str], at_once: int) -> Iterator[tuple[int, Any]]:
-        """Yield columns of some row groups, in bounded parts, each with its first row."""
-        for number, groups_of_file in groupby(groups, key=lambda group: self._groups[group][0]):
-            with self._opened(self.shards[number]) as parquet:
-                for group in groups_of_file:
-                    first = int(self._starts[group])
-                    for batch in parquet.iter_batches(at_once, [self._groups[group][1]], columns=columns):
-                        batch.validate(full=True)
-                        yield first, batch
-                        first += batch.num_rows
-                    if first != self._starts[group + 1]:
-                        raise ValueError("a row group has fewer rows than it announces")
 
     def _matrix(self, column: Any, rows: range | NDArray[np.int64]) -> Vectors:
         """Return vectors as float32; `rows` are their numbers, for errors."""
@@ -421,15 +315,34 @@ class ParquetStore(Store):
             f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; {remedy}"
         )
 
-    @contextmanager
-    def _opened(self, shard: ParquetFile) -> Iterator[Any]:
-        """Open a file; what pyarrow raises inside is a StoreError that names it."""
-        import pyarrow.parquet
 
-        location = f"{self.files.location}/{shard.name}" if self.files.is_folder else self.files.location
-        with self.files.opened(shard) as file, arrow_errors(location):
-            # read as a stream: a row group may be larger than the memory
-            yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+class HashNote:
+    """Hashes of the files of a store, noted in the user's cache folder once these are at rest."""
+
+    def __init__(self, path: Path, *, is_settled: bool) -> None:
+        self._path = path
+        self._is_settled = is_settled
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the hashes that were noted of these very files; None where not even their ids were read."""
+        try:
+            return read_table(self._path)
+        except (OSError, MalformedError):
+            return None
+
+    def write(self, hashes: Mapping[str, str | None]) -> None:
+        """Note further hashes of the files."""
+        if self._is_settled:
+            with suppress(OSError):  # without a cache they are read again the next time
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._path, {**(self.read() or {}), **hashes})
+
+
+def _added_columns(files: LocalFiles | RemoteFiles, names: Sequence[str]) -> dict[str, AddedField]:
+    """Return the columns that were added beside others, and are there."""
+    if not isinstance(files, LocalFiles):
+        return {}
+    return {name: field for name, field in folders_at(files.folder).added().items() if name in names}
 
 
 class RowStream:
