@@ -127,8 +127,7 @@ class _Docstore:
         for document in self._documents:
             if document.id in states:
                 raise StoreError(f"{self._folder}: the id {document.id!r} comes twice; give each document its own")
-            fields = {"id": document.id, "metadata": dict(document.metadata), "page_content": document.text}
-            states[document.id] = current_state(fields, frozenset(fields))
+            states[document.id] = current_state(document.text, dict(document.metadata), document.id)
         write_docstore(self._folder / PICKLE_NAME, states, dict(enumerate(states)))
 
 

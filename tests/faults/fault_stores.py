@@ -116,8 +116,7 @@ def link(place, name, to):
 def docstore_with(place, metadata=(), ids=IDS):
     """A LangChain store whose documents have these metadata and ids."""
     langchain(place)
-    fields = {doc_id: {"page_content": "text", "metadata": dict(metadata)} for doc_id in ids}
-    states = {doc_id: current_state(given, frozenset(given)) for doc_id, given in fields.items()}
+    states = {doc_id: current_state("text", dict(metadata), None) for doc_id in ids}
     write_docstore(place / "store/index.pkl", states, dict(enumerate(IDS)))
 
 

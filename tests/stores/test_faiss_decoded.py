@@ -81,8 +81,55 @@ def test_vectors_are_those_that_faiss_reconstructs(factory, vectors, tmp_path):
 def test_fast_scan_codes_that_faiss_reads_wrong_are_refused_with_a_remedy(factory, vectors, tmp_path):
     """It gives other vectors for blocks of more than 32 rows, and crashes for lists."""
     save(train(factory, vectors), tmp_path)
-    with pytest.raises(UnsupportedStoreError, match=r"without fast scan \(PQ8x4, not PQ8x4fs\)"):
+    with pytest.raises(UnsupportedStoreError, match=r"without fast scan \(PQ8x4, not PQ8x4fs; RaBitQ,"):
         open_store(tmp_path)
+
+
+def equal_vectors_once(vectors):
+    index = faiss.IndexIVFFlatDedup(faiss.IndexFlatL2(DIM), DIM, 4)
+    index.train(vectors)
+    index.add(np.concatenate([vectors[:9], vectors[:-9]]))
+    return index
+
+
+def codes_by_another_quantizer(vectors):
+    lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
+    index = faiss.IndexIVFIndependentQuantizer(faiss.IndexFlatL2(DIM), lists, None)
+    index.train(vectors)
+    index.add(vectors)
+    return index
+
+
+def graph_alone(vectors):
+    return train("HNSW8,Flat", vectors)
+
+
+UNREADABLE = {
+    "a lattice": (lambda vectors: train("ZnLattice4x10_4", vectors), "without its codes", 0),
+    "equal vectors once": (equal_vectors_once, "equal vectors once, .* build an IndexIVFFlat from the vectors", 0),
+    "another quantizer": (codes_by_another_quantizer, "reconstruct vectors from IndexIVFIndep.*build an index that", 0),
+    "a spectral hash": (
+        lambda vectors: train("IVF4,ITQ8,SH1.5", vectors),
+        "build an index that keeps them, such as",
+        0,
+    ),
+    "a graph": (graph_alone, "save it without IO_FLAG_SKIP_STORAGE", faiss.IO_FLAG_SKIP_STORAGE),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_faiss_does_not_reconstruct_is_refused_with_what_makes_it_readable(kind, vectors, tmp_path):
+    make, says, flags = UNREADABLE[kind]
+    faiss.write_index(make(vectors), str(tmp_path / "index.faiss"), flags)
+    with pytest.raises(UnsupportedStoreError, match=says):
+        open_store(tmp_path)
+
+
+def test_vectors_of_a_graph_by_nn_descent_are_read_from_its_storage(vectors, tmp_path):
+    index = faiss.IndexNNDescentFlat(DIM, 16, faiss.METRIC_L2)
+    index.add(vectors)
+    save(index, tmp_path)
+    assert np.array_equal(read(open_store(tmp_path))[1], vectors)
 
 
 @pytest.mark.parametrize("factory", [f"PCAW{DIM},Flat", "PCAWR12,SQ8"])

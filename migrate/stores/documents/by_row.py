@@ -7,7 +7,6 @@ and copied into a new store as they are.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,6 +18,8 @@ from migrate.errors import InputError, OutputError
 from migrate.files import open_file
 from migrate.reading import MalformedError, read_json
 from migrate.stores.documents.base import is_faiss, sidecar_files
+from migrate.stores.documents.jsonl import lines_of
+from migrate.stores.documents.own_file import cells_of
 from migrate.stores.switching import BESIDE
 
 _PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv", "*.txt", "*.npy")
@@ -79,15 +80,12 @@ def _elements(file: Path, count: int) -> Iterator[int]:  # noqa: ARG001
 
 def _cells(file: Path, count: int) -> Iterator[int]:
     """Yield the number of rows of a table, without the header and with it."""
-    csv.field_size_limit(1 << 28)  # of the whole process; its own limit is less than a long text
     with open_file(file, buffering=1 << 20) as opened:
-        lines = (line.decode() for line in opened)
-        rows = filter(None, csv.reader(lines, delimiter="\t" if file.suffix == ".tsv" else ","))
-        count_read = sum(1 for _ in islice(rows, count + 2))
-    yield from (count_read - 1, count_read)
+        rows = sum(1 for _ in islice(cells_of(file, opened), count + 2))
+    yield from (rows - 1, rows)
 
 
 def _lines(file: Path, count: int) -> Iterator[int]:
     """Yield the number of lines that are not blank."""
     with open_file(file, buffering=1 << 20) as opened:
-        yield sum(1 for _ in islice(filter(re.compile(rb"\S").search, opened), count + 1))
+        yield sum(1 for _ in islice(lines_of(opened, file), count + 1))

@@ -31,6 +31,8 @@ from migrate.stores.documents.matching import IdNumbers, Numbering, match_rows
 from migrate.vectors import Document
 
 _LONGEST_LINE: Final = 1 << 28
+_COLUMNS: Final = 4
+"""What is kept of each document, see `DocsScan.places`."""
 
 DOCS_NAME: Final = "docs.jsonl"
 
@@ -55,15 +57,12 @@ def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | Non
 class DocsScan:
     """The documents of a file.
 
-    `offsets`, `sizes` and `line_numbers` locate each document; `hashes` are of its id, and hold in this process only.
-    `numbers` are those that ids hold, `faiss_ids` the labels where every line names one.
+    `places`, (n, 4), has the first byte of each document, its size, the number of its line, and a hash of its id, which
+    holds in this process only. `numbers` are those that ids hold, `faiss_ids` the labels where every line names one.
     """
 
     stamp: FileStamp
-    offsets: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    line_numbers: NDArray[np.int64]
-    hashes: NDArray[np.int64]
+    places: NDArray[np.int64]
     numbers: IdNumbers
     faiss_ids: NDArray[np.int64] | None
     with_text: int
@@ -91,7 +90,8 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
 
     Of a file in another format the documents have been `written` as lines.
     """
-    offsets, sizes, line_numbers, hashes, faiss_ids = (array("q") for _ in range(5))
+    places = array("q")
+    faiss_ids = array("q")
     numbers = IdNumbers()
     with_text = 0
     with read_errors(path), open_file(path, buffering=1 << 20) as file:
@@ -100,22 +100,16 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
             return cached
         for number, offset, content in lines_of(written or file, path):
             document, faiss_id, has_text = _parse(content, path, number)
-            offsets.append(offset)
-            sizes.append(len(content))
-            line_numbers.append(number)
-            hashes.append(hash(document.id))
+            places.extend((offset, len(content), number, hash(document.id)))
             numbers.add(document.id)
             if faiss_id is not None and -(1 << 63) <= faiss_id < 1 << 63:
                 faiss_ids.append(faiss_id)
             with_text += has_text
     scan = DocsScan(
         stamp,
-        offsets=np.array(offsets, np.int64),
-        sizes=np.array(sizes, np.int64),
-        line_numbers=np.array(line_numbers, np.int64),
-        hashes=np.array(hashes, np.int64),
+        places=np.array(places, np.int64).reshape(-1, _COLUMNS),
         numbers=numbers,
-        faiss_ids=np.array(faiss_ids, np.int64) if len(faiss_ids) == len(offsets) else None,
+        faiss_ids=np.array(faiss_ids, np.int64) if _COLUMNS * len(faiss_ids) == len(places) else None,
         with_text=with_text,
     )
     _refuse_duplicates(scan, written)
@@ -142,10 +136,11 @@ def _refuse_duplicates(scan: DocsScan, written: BinaryIO | None) -> None:
     """Refuse an id that two documents have."""
     # equal hashes are only a suspicion: the lines are read again and their ids compared
     line_of: dict[str, int] = {}
+    hashes = scan.places[:, -1]
+    suspects = scan.places[np.isin(hashes, repeated(hashes))]
     with read_errors(scan.stamp.path), open_file(scan.stamp.path) as file:
-        for index in np.flatnonzero(np.isin(scan.hashes, repeated(scan.hashes))).tolist():
-            number = int(scan.line_numbers[index])
-            line = os.pread((written or file).fileno(), int(scan.sizes[index]), int(scan.offsets[index]))
+        for offset, size, number, _ in suspects.tolist():
+            line = os.pread((written or file).fileno(), size, offset)
             document, _, _ = _parse(line, scan.stamp.path, number)
             first = line_of.setdefault(document.id, number)
             if first != number:
@@ -167,7 +162,7 @@ class JsonlDocuments(DocumentSource):
             written.seek(0)
             weakref.finalize(self, written.close)
         self._scan = scan = scan_docs(path, written)
-        check_count(path, rows.count, scan.offsets.size)
+        check_count(path, rows.count, len(scan.places))
         self.readings = match_rows(path, rows, scan.numbers, scan.faiss_ids)
         likeliest = next(iter(self.readings.values()))
         self.positions = likeliest.positions
@@ -186,8 +181,8 @@ class JsonlDocuments(DocumentSource):
         with read_errors(self._path), open_file(self._path, buffering=0) as file:
             scan.stamp.check(file.fileno())
             for position in positions.tolist():
-                size, number = int(scan.sizes[position]), int(scan.line_numbers[position])
-                line = os.pread((self._written or file).fileno(), size, int(scan.offsets[position]))
+                offset, size, number, _ = scan.places[position].tolist()
+                line = os.pread((self._written or file).fileno(), size, offset)
                 if len(line) < size:
                     raise malformed(self._path, f"line {number} was cut meanwhile", "run the same command again")
                 yield _parse(line, self._path, number)[0]

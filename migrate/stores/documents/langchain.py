@@ -48,18 +48,14 @@ _KINDS: Final[dict[str, type]] = {
 }
 
 
-def current_state(fields: Mapping[str, Any], fields_set: frozenset[str]) -> dict[str, Any]:
+def current_state(text: str, metadata: Mapping[str, Any], own_id: str | None) -> dict[str, Any]:
     """Return the state of a `Document` of pydantic 2 with these fields."""
-    values = {
-        "id": fields.get("id"),
-        "metadata": fields.get("metadata", {}),
-        "page_content": fields["page_content"],
-        "type": "Document",
-    }
+    values = {"id": own_id, "metadata": metadata, "page_content": text, "type": "Document"}
+    fields_set = {"metadata", "page_content"} | ({"id"} if own_id is not None else set())
     return {
         "__dict__": values,
         "__pydantic_extra__": None,
-        "__pydantic_fields_set__": set(fields_set),
+        "__pydantic_fields_set__": fields_set,
         "__pydantic_private__": None,
     }
 
@@ -169,7 +165,7 @@ class LangchainDocuments(DocumentSource):
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
         for position in positions.tolist():
             start, id_size, size = self._places[position].tolist()
-            text, metadata, _, _ = self._value(start + id_size, size)
+            text, metadata, _ = self._value(start + id_size, size)
             yield Document(self._value(start, id_size), text, metadata)
 
     def _value(self, start: int, size: int) -> Any:
@@ -200,7 +196,5 @@ class LangchainDocuments(DocumentSource):
             return
         states = {}
         for start, id_size, size in self._places.tolist():
-            text, metadata, own_id, keys = self._value(start + id_size, size)
-            fields = {"id": own_id, "metadata": metadata, "page_content": text}
-            states[self._value(start, id_size)] = current_state(fields, frozenset(filter(None, keys.split(","))))
+            states[self._value(start, id_size)] = current_state(*self._value(start + id_size, size))
         write_docstore(folder / self._path.name, states, dict(enumerate(islice(states, self._count))))

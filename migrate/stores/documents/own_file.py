@@ -104,14 +104,19 @@ def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
     return (parse_json(line.decode()) for _, _, line in lines_of(file, path))
 
 
-def _rows(path: Path, file: BinaryIO) -> Iterator[Record]:
-    """Yield the cells of each row of a table that are not empty, by the names in its header."""
+def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
+    """Yield the cells of each row of a table that is not blank, those of its header first."""
     first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
     delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)
     file.seek(0)
     csv.field_size_limit(1 << 28)  # of the whole process; its own limit is less than a long text
     lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
-    rows = filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+    return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+
+
+def _rows(path: Path, file: BinaryIO) -> Iterator[Record]:
+    """Yield the cells of each row of a table that are not empty, by the names in its header."""
+    rows = cells_of(path, file)
     header = next(rows, [])
     if len(set(header)) < len(header):
         raise malformed(path, f"two columns have one name: {header}"[:200], "name them differently")

@@ -16,7 +16,6 @@ import json
 import pathlib
 import pickle
 import re
-import sys
 import uuid
 from array import array
 from pathlib import Path
@@ -75,19 +74,19 @@ class Fields:
     The unpickler remembers those until its end, and they would take as much memory as short texts.
     """
 
-    __slots__ = ("given", "id", "metadata", "text")
+    __slots__ = ("id", "is_current", "metadata", "text")
 
     text: Any
     metadata: Any
     id: Any
-    given: str
-    """The names of the fields that were given, and "2" if pydantic 2 wrote the document."""
+    is_current: bool
+    """True if pydantic 2 wrote the document."""
 
     def __new__(cls) -> Self:
         """Set the fields of a document without a state: unpickling calls no `__init__`."""
         document = super().__new__(cls)
         document.text = document.metadata = document.id = None
-        document.given = ""
+        document.is_current = False
         return document
 
     def __setstate__(self, state: Any) -> None:
@@ -95,12 +94,7 @@ class Fields:
         if type(fields) is not dict:
             return
         self.text, self.metadata, self.id = fields.get("page_content"), fields.get("metadata", {}), fields.get("id")
-        names = state.get("__pydantic_fields_set__", state.get("__fields_set__"))
-        names_set = (
-            {"metadata", "page_content"} if type(names) is not set else names & {"id", "metadata", "page_content"}
-        )
-        version = {"2"} if "__pydantic_fields_set__" in state else set[str]()
-        self.given = sys.intern(",".join(sorted(names_set | version)))  # one for all, or memory would not do
+        self.is_current = "__pydantic_fields_set__" in state
         fields.clear()
         state.clear()
 
@@ -232,7 +226,7 @@ def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
             raise RefusedError(f"{shown(doc_id)} is a {type(document).__name__}, not a document; save the store again")
         if type(document.text) is not str or type(document.metadata) is not dict:
             raise RefusedError(f"the document {shown(doc_id)} lacks a text or metadata; save the store again")
-    is_pydantic_2 = all(document.given.startswith("2") for document in documents.values())
+    is_pydantic_2 = all(document.is_current for document in documents.values())
     modules = " + ".join(sorted(f"{module}.{name}" for module, name in classes))
     layout = {
         "documents": len(documents),
@@ -303,7 +297,7 @@ def _rows_without_document(rows: list[int], count: int) -> str:
 class _Sender:
     """Sends documents as JSON, one after another.
 
-    A document is its id, and a list of its text, metadata, the field `id`, and the names of the fields that were given.
+    A document is its id, and a list of its text, its metadata, and its field `id`.
     A long text in metadata is sent alone before the first document that has it, and documents have its place: many may
     share it. `places` are the first byte of each document, the size of its id, and that of its list.
     """
@@ -326,7 +320,7 @@ class _Sender:
             metadata = self._plain(fields.metadata, 0)
             own_id = fields.id if type(fields.id) is str else None
             start, id_size = self._put(doc_id)
-            _, size = self._put([fields.text, metadata, own_id, fields.given.lstrip("2,")])
+            _, size = self._put([fields.text, metadata, own_id])
             self.places.extend((start, id_size, size))
         except UnicodeEncodeError as error:
             raise RefusedError(f"the document {shown(doc_id)} holds half a character; save it again") from error

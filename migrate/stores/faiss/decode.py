@@ -131,7 +131,7 @@ def _inner(index: Any) -> Any:
         return index.index
     if isinstance(index, faiss.IndexRefine):  # the base is the worse copy
         return index.refine_index
-    if not isinstance(index, faiss.IndexHNSW | faiss.IndexNSG):
+    if not isinstance(index, faiss.IndexHNSW | faiss.IndexNSG | faiss.IndexNNDescent):
         return None
     if index.storage is None:
         raise RefusedError("the index holds the graph but not the vectors; save it without IO_FLAG_SKIP_STORAGE")
@@ -175,7 +175,12 @@ def _check_stored(index: Any) -> None:
     if isinstance(index, faiss.IndexIVFFastScan) or getattr(index, "bbs", _FAST_SCAN_BLOCK) != _FAST_SCAN_BLOCK:
         raise RefusedError(
             f"FAISS cannot reconstruct the fast-scan codes of {name} from a file; build the index from the vectors "
-            "without fast scan (PQ8x4, not PQ8x4fs), or embed the documents again"
+            "without fast scan (PQ8x4, not PQ8x4fs; RaBitQ, not RaBitQfs), or embed the documents again"
+        )
+    if not isinstance(index, faiss.IndexIVF | faiss.IndexFlatCodes | faiss.IndexFastScan):
+        raise RefusedError(
+            f"FAISS does not reconstruct vectors from {name}; build an index that keeps them, such as Flat or SQ8, "
+            "from the vectors first, or embed the documents again"
         )
 
 
@@ -238,6 +243,11 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         )
     sizes = [inverted.list_size(number) for number in range(index.nlist)]
     stored = sum(sizes)
+    if stored != index.ntotal and isinstance(index, faiss.IndexIVFFlatDedup):
+        raise RefusedError(
+            f"{_name(index)} keeps equal vectors once, {stored} for {index.ntotal} ids, and FAISS reconstructs no "
+            "others; build an IndexIVFFlat from the vectors first, or embed the documents again"
+        )
     if stored != index.ntotal:
         raise RefusedError(
             f"the index counts {index.ntotal} vectors, but its lists hold {stored}: FAISS drops NaN "
@@ -260,6 +270,7 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
             end = max(end, int(ids) + labels.itemsize * size)
             inverted.release_ids(number, ids)
             inverted.release_codes(number, codes)
+    # not `make_direct_map`, which takes no ids but 0 to n-1; by this one FAISS reconstructs rows of any ids
     index.direct_map.type = faiss.DirectMap.Array
     faiss.copy_array_to_vector(entries, index.direct_map.array)
     return labels, np.array(runs, np.int64).reshape(-1, 2), end

@@ -75,6 +75,7 @@ def flat_head(dim: int, count: int, metric: Metric) -> bytes:
 
 def read_flat_head(head: bytes, size: int) -> tuple[int, int, Metric] | None:
     """Return dimension, count and metric of a file of `size` bytes that begins as `flat_head`; None for any other."""
+    # the one head that is not left to FAISS: nothing follows it but the vectors, and no process has to be started
     if len(head) < FLAT_HEAD_BYTES:
         return None
     _, dim, count, _, _, _, number, _ = struct.unpack("<4siqqqBiQ", head[:FLAT_HEAD_BYTES])
@@ -88,6 +89,7 @@ def read_flat_head(head: bytes, size: int) -> tuple[int, int, Metric] | None:
 
 def id_map_ends(kind: str, dim: int, metric: Metric, labels: NDArray[np.int64] | None) -> tuple[bytes, bytes]:
     """Return the bytes before and after the index inside an IDMap or IDMap2; none for other kinds."""
+    # FAISS writes an index from memory alone; around these bytes the vectors of any number are streamed to their place
     if kind not in {"IDMap", "IDMap2"} or labels is None:
         return b"", b""
     head = _head("IxMp" if kind == "IDMap" else "IxM2", dim, labels.size, metric)

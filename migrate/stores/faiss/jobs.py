@@ -45,6 +45,11 @@ def load(path: str) -> Any:
     try:
         return faiss.read_index(path, flags | faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
+        if "IndexLattice" in str(error):
+            raise RefusedError(
+                "FAISS writes an IndexLattice without its codes, so that the file holds none of its vectors; build an "
+                "index that keeps them, such as Flat or SQ8, or embed the documents again"
+            ) from error
         if "ONDISK_SAME_DIR" not in str(error):
             raise
     index = faiss.read_index(path, flags)  # FAISS maps the second file alone
@@ -88,6 +93,7 @@ def read(job: dict[str, Any], pipe: BinaryIO) -> None:
 
 def _runs_in_file(path: str, decoded: Decoded) -> NDArray[np.int64] | None:
     """Return offset in the file and count of each run of vectors, (n, 2); None where they are not kept as they are."""
+    # `reconstruct_batch` would give the same bytes, some ten times as slowly, through a second copy of them on disk
     maps = Path("/proc/self/maps")
     if decoded.runs is None or not len(decoded.runs) or not maps.exists():  # macOS has no such file
         return None
