@@ -847,8 +847,8 @@ def _function_of(model: ModelIdentity | None, stored: Mapping[str, Any]) -> Mapp
         dim = model.dim if name.startswith("text-embedding-3") else None
         return {"type": "known", "name": "openai", "config": {**config, "model_name": name, "dimensions": dim}}
     if kind == "sentence-transformers":
-        config = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
-        return {"type": "known", "name": "sentence_transformer", "config": config}
+        settings = {"model_name": name, "device": "cpu", "normalize_embeddings": model.normalized, "kwargs": {}}
+        return {"type": "known", "name": "sentence_transformer", "config": settings}
     return {"type": "legacy"}
 
 

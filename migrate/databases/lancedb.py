@@ -578,8 +578,8 @@ class LanceSearch(DatabaseSearch):
 
     def _by(self, query: Vectors) -> Any:
         search = self.rows.newest.search(query, vector_column_name=self.rows.vector, query_type="vector")
-        names = {"ip": "dot"}
-        return search.distance_type(names.get(self.rows.distance, self.rows.distance))
+        names = {"l2": "l2", "cosine": "cosine", "ip": "dot"}
+        return search.distance_type(names[str(self.rows.distance)])
 
     def _nearest(self, search: Any, k: int) -> Hits:
         # without a column of ids, the ids are the numbers of the rows

@@ -268,7 +268,7 @@ class QdrantSettings:
         if settings is None:
             return None
         # a model with one field, which is called by the kind
-        return next(iter(type(settings).model_fields))
+        return str(next(iter(type(settings).model_fields)))
 
     def index_details(self, vector: str) -> dict[str, Any]:
         """Return the parameters of the graph; those of the vector come before those of the collection."""
