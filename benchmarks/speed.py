@@ -2,6 +2,9 @@
 
     python benchmarks/speed.py [--kind flat|parquet] [--rows 500000] [--dim 384] [--folder DIR]
 
+The first line names the processor. OMP_NUM_THREADS=1 measures both sides with one BLAS thread, and
+OPENSSL_ia32cap=:~0x20000000 as on a processor without the SHA instructions.
+
 1. Translating a flat index of ROWS x DIM (`migrate.translate`: read, check, map, normalise, write, fsync) against a
    bare numpy loop over the same memory-mapped rows (matrix product, normalise, write); or Parquet files of ids, texts
    of about 60 words and vectors, against a bare loop of pyarrow and numpy (read a row group, matrix product, normalise,
@@ -15,6 +18,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -28,6 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from migrate.stitch.text_features import Matrix
+from migrate.threads import available_cores, thread_count
 
 DIM = 384
 BLOCK = 8_192
@@ -173,9 +180,22 @@ def run_job(kind: str, job: str, store: Path, stitch: Path, output: Path) -> dic
     return measured
 
 
+def processor() -> str:
+    """The name of the processor, its cores and BLAS threads, and whether OpenSSL sees its SHA instructions."""
+    described = Path("/proc/cpuinfo")
+    facts = described.read_text() if described.exists() else ""
+    names = re.findall(r"^model name\s*: (.+)$", facts, re.MULTILINE) or [platform.processor()]
+    sha = "without SHA instructions"
+    if re.search(r"\bsha_ni\b|\bsha2\b", facts):
+        sha = "SHA instructions hidden" if "OPENSSL_ia32cap" in os.environ else "with SHA instructions"
+    return f"{names[0]}, {sha}; {available_cores()} cores, BLAS threads {thread_count()}"
+
+
 def timed_job(kind: str, job: str, store: str, stitch: str, output: str) -> None:
     """The inside of `run_job`."""
     import migrate
+    import migrate.databases
+    import migrate.stitch.persistence
 
     getattr(migrate, "translate")  # noqa: B009 - what is imported by that is not timed
     run = translate if job == "translate" else KINDS[kind].bare
@@ -254,6 +274,7 @@ def main() -> None:
     if arguments.job:
         timed_job(arguments.kind, *arguments.job)
         return
+    print(processor())
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         compare_translation(Path(folder), arguments.kind, arguments.rows, arguments.dim, arguments.rounds)
     if arguments.kind == "flat":

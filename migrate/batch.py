@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from migrate.digests import hash_bytes
 from migrate.errors import InputError, StitchError, UsageError, VectorError
 from migrate.files import read_file, sha256_json
 from migrate.stitch.fitted import DOCUMENT, FittedStitch, TranslatedBatch, input_dim, require_direction
@@ -250,7 +250,7 @@ class BatchFunction:
             folder = Path(temporary) / "stitch"
             self.stitch.save(folder)
             files = {path.name: read_file(path) for path in sorted(folder.iterdir())}
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        digests = {name: hash_bytes(content) for name, content in files.items()}
         return sha256_json(digests), files
 
 

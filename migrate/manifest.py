@@ -158,8 +158,8 @@ class StitchFacts(_Facts):
     `fingerprint` is of the store that it was fitted on, `sample` says how its documents were drawn, `texts` whether the
     store had any. What is noted when it is saved: `stitch` (the spec), `norm`, `kind_facts`, `selection` and that of
     the `fallback`, the names of its `arrays`, and the hash of each of its `files`. `reembedding` is the budget that it
-    was fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the SHA-256 of the
-    stitch that the fit might lean on, `request` that of all that was read and asked for
+    was fitted again with. `chosen_by` has digests of the queries that chose documents. `prior` is the digest of the
+    stitch that the fit might lean on, `request` the SHA-256 of all that was read and asked for
     (`migrate.steps.fit.job.request_of`).
     """
 

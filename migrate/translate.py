@@ -13,11 +13,12 @@ import numpy as np
 from migrate.pace import has_pace, with_rests
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
-from migrate.stores.sources import vector_checksums
+from migrate.stores.sources import Checksums, vector_checksums
 from migrate.threads import one_thread, thread_count
 from migrate.vectors import Batch
 from migrate.work.shards import Block, Shard
 
+Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
 _BATCH_BYTES = 16 << 20
@@ -41,22 +42,22 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
     `rows` are read at a time. With them go their confidence, and checksums of what they were made of.
     """
 
-    def translate(batch: Batch, texts: list[str] | None) -> Block:
+    def translate(batch: Batch, texts: list[str] | None, checksums: Checksums) -> Block:
         done = fitted.translate(batch, texts, source=store.info.location, patch=patch)
-        checksums = vector_checksums(batch.vectors)
         return Block({"vectors": done.vectors, "confidence": done.confidence, "sources": checksums})
 
     batches = _read_batches(store, fitted, rows, shard)
     if fitted.reads_texts:  # by models, one batch after the other
-        return with_rests(translate(batch, texts) for batch, texts in batches)
+        return with_rests(translate(batch, texts, vector_checksums(batch.vectors)) for batch, texts in batches)
     largest = max(store.info.dim, fitted.dim)
-    chunks = (chunk for batch, _ in batches for chunk in chunks_of(batch, largest))
+    # Checksums are taken by this thread, which waits else: where one thread may compute, that one only maps.
+    chunks = ((chunk, vector_checksums(chunk.vectors)) for batch, _ in batches for chunk in chunks_of(batch, largest))
     ahead = 0 if has_pace() else None  # no thread works while the others rest
-    return with_rests(by_threads(lambda chunk: translate(chunk, None), chunks, ahead=ahead))
+    return with_rests(by_threads(lambda chunk: translate(chunk[0], None, chunk[1]), chunks, ahead=ahead))
 
 
 def by_threads(
-    translate: Callable[[Batch], Result], chunks: Iterable[Batch], *, ahead: int | None = None
+    translate: Callable[[Chunk], Result], chunks: Iterable[Chunk], *, ahead: int | None = None
 ) -> Iterator[Result]:
     """Yield what a function makes of each chunk, in order, by as many threads as there are cores.
 

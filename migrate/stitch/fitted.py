@@ -10,10 +10,10 @@ migrate to, `source_model` the one the store was built with. So a stitch for doc
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import save
 
-from migrate.digests import hash_file
+from migrate.digests import hash_bytes, hash_file
 from migrate.display import notebook_html, percent
 from migrate.errors import StitchError
 from migrate.files import atomic_folder, sha256_json, write_bytes, write_json
@@ -153,10 +153,10 @@ class TrueVectors:
 
     def positions(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Look up `ids` in the sample: return positions in `ids`, and the rows of `vectors` that belong there."""
-        rows = self.row_of
-        hits = [(position, rows[doc_id]) for position, doc_id in enumerate(ids) if doc_id in rows]
-        table = np.array(hits, dtype=np.int64).reshape(-1, 2)
-        return table[:, 0], table[:, 1]
+        is_sampled = np.fromiter(map(self.row_of.__contains__, ids), bool, len(ids))
+        positions = np.flatnonzero(is_sampled)
+        rows = np.array([self.row_of[ids[position]] for position in positions.tolist()], np.int64)
+        return positions, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class FittedStitch:
         """Dimension of the space that it maps to."""
         return int(self.sample.vectors.shape[1])
 
-    @property
+    @cached_property  # of every batch of a translation
     def direction(self) -> Direction:
         """The direction: of documents or of queries."""
         return direction_of(self.manifest)
@@ -248,7 +248,8 @@ class FittedStitch:
         Raises StitchError: the stitch is one for queries, or reads texts and there are none. VectorError: a vector that
         is zero or not finite, going in or coming out; `source` is named.
         """
-        require_direction(self.manifest, DOCUMENT, source=source)
+        if self.direction != DOCUMENT:
+            require_direction(self.manifest, DOCUMENT, source=source)
         views = None
         if self.reader is not None and self.reads_texts and texts is not None:
             views = self.reader.read(texts)
@@ -280,9 +281,9 @@ class FittedStitch:
         return _scaled(prediction.vectors, self.norm, squares, rows)
 
     def digest(self) -> str:
-        """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
-        hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in _arrays_of(self).items()}
-        hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in _payloads_of(self).items()}
+        """Hash of everything a translation depends on; for a store without texts use that of `without_texts`."""
+        hashes = {name: hash_bytes(array.tobytes()) for name, array in _arrays_of(self).items()}
+        hashes |= {name: hash_bytes(payload) for name, payload in _payloads_of(self).items()}
         return sha256_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
 
     def save(self, location: str | Path, *, force: bool = False) -> None:
