@@ -95,11 +95,14 @@ def sentence_of(result: AuditResult) -> str:
 
 def _with_basis(outcome: Outcome, result: AuditResult) -> str:
     basis = basis_of(result)
-    return f"{outcome} (provisional: {basis})" if basis else f"{outcome}"
+    if basis:
+        return f"{outcome} (provisional: {basis})"
+    return f"{outcome}"
 
 
 def _by_measure(result: Any, measured: str) -> dict[str, Any]:
     """Return a dataclass with a field `retention`, which goes by the name of what was measured."""
+    # Agreement is no retention: a field of that name would be read as one
     return {measured if name == "retention" else name: value for name, value in as_plain(result).items()}
 
 

@@ -61,7 +61,9 @@ class Observations:
     @property
     def independent(self) -> int:
         """The number of independent queries: groups, where some belong together."""
-        return self.queries if self.groups is None else self.groups
+        if self.groups is None:
+            return self.queries
+        return self.groups
 
     @property
     def has_enough(self) -> bool:
@@ -98,13 +100,17 @@ class Scale:
     @classmethod
     def of(cls, margin: float, *, provisional: bool) -> Scale:
         """Return the scale for a margin; `provisional` for want of judgements."""
-        limits = limits_of(margin) if provisional else Limits(margin, margin)
-        return cls(margin, limits.safe, limits.harmful, provisional)
+        if not provisional:
+            return cls(margin, safe=margin, harmful=margin)
+        limits = limits_of(margin)
+        return cls(margin, limits.safe, limits.harmful, provisional=True)
 
     @property
     def measured(self) -> str:
         """The measure that the bounds are of, in words."""
-        return "agreement@10" if self.provisional else "retention"
+        if self.provisional:
+            return "agreement@10"
+        return "retention"
 
     def figure(self, value: float) -> str:
         """Return a retention in per cent; an agreement as a number."""
@@ -144,13 +150,16 @@ class Verdict:
         """
         doubts = sentences(findings, "doubt")
         is_open = self.observations.has_enough and not self.observations.lacks_documents
+        # Harm that shows is told, whatever else is odd, and so is what is missing for any verdict
         if self.outcome is Outcome.NOT_SAFE or not is_open or not doubts:
             return self
         return replace(self, outcome=Outcome.INCONCLUSIVE, doubts=doubts, queries_needed=None)
 
     def without_standard(self) -> Verdict:
         """Return the verdict where the full re-embed is no standard: NOT SAFE if staying is better."""
-        outcome = Outcome.NOT_SAFE if self.worse_than_stay else Outcome.INCONCLUSIVE
+        outcome = Outcome.INCONCLUSIVE
+        if self.worse_than_stay:  # which needs no full re-embed
+            outcome = Outcome.NOT_SAFE
         return replace(self, outcome=outcome, retention=UNKNOWN, queries_needed=None)
 
     @property
@@ -168,6 +177,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
+        # The first that holds: each takes away what the next ones would say
         span = _span(self)
         scale = self.scale
         if self.worse_than_stay:  # which takes a SAFE away whatever the figures of the whole say
@@ -207,7 +217,9 @@ def _reason_open(verdict: Verdict) -> str:
     scale = verdict.scale
     observations = verdict.observations
     if not observations.has_enough:
-        are = "is" if observations.queries == 1 else "are"
+        are = "are"
+        if observations.queries == 1:
+            are = "is"
         return f"{observations.counted} {are} too few for a verdict, which needs at least {FEWEST_QUERIES}"
     if observations.lacks_documents:
         return (
@@ -219,7 +231,9 @@ def _reason_open(verdict: Verdict) -> str:
     if _is_undecidable(verdict):
         limits = Limits(scale.safe, scale.harmful)
         return f"{limits.sentence}, and no number of queries decides the rest; judge some of them"
-    needed = f"about {verdict.queries_needed:,}" if verdict.queries_needed else f"more than {MOST_QUERIES:,}"
+    needed = f"more than {MOST_QUERIES:,}"
+    if verdict.queries_needed:
+        needed = f"about {verdict.queries_needed:,}"
     if scale.provisional or _can_be_judged(verdict):
         settled = f"; {needed} queries would settle 8 of 10 audits like this one"
     else:
@@ -250,7 +264,9 @@ def _can_be_judged(verdict: Verdict) -> bool:
 
 def margin_remarks(margin: float, origin: str = "") -> tuple[str, ...]:
     """Return caveats of a verdict by this margin; `origin` is where it is from, if nobody named it for this one."""
-    remarks = [f"the margin of {margin:g} is from {origin}"] if origin else []
+    remarks = []
+    if origin:
+        remarks.append(f"the margin of {margin:g} is from {origin}")
     if margin < LOWEST_MARGIN:
         remarks.append(f"a margin of {margin:g} calls SAFE what loses up to {1 - margin:.0%} of the quality")
     return tuple(remarks)
@@ -278,18 +294,29 @@ def verdict_of(
     """
     bootstrap = bootstrap or Bootstrap()
     scale = Scale.of(margin, provisional=provisional)
-    groups = None if bootstrap.grouping.groups is None else bootstrap.grouping.count
+    groups = None
+    if bootstrap.grouping.groups is not None:
+        groups = bootstrap.grouping.count
     observations = Observations(len(arm), groups, n_documents)
     retention = bootstrap.retention(arm, full)
-    gain = None if stay is None else bootstrap.difference(arm, stay)
-    outcome = _outcome(retention, gain, scale) if observations.has_enough else Outcome.INCONCLUSIVE
+    gain = None
+    if stay is not None:
+        gain = bootstrap.difference(arm, stay)
+    outcome = Outcome.INCONCLUSIVE
+    if observations.has_enough:
+        outcome = _outcome(retention, gain, scale)
     verdict = Verdict(outcome, retention, scale, observations, gain, confidence=bootstrap.confidence)
     if observations.lacks_documents and outcome is not Outcome.NOT_SAFE:
+        # Harm that shows among few documents is harm, but ten of twenty documents are found by any model
         return replace(verdict, outcome=Outcome.INCONCLUSIVE)
     if outcome is Outcome.INCONCLUSIVE and not _is_undecidable(verdict):
-        nearest = scale.safe if retention.estimate >= scale.safe else scale.harmful
-        likely = (arm, full) if bootstrap.floor is None else bootstrap.floor.likely(arm, full)
-        return replace(verdict, queries_needed=bootstrap.queries_needed(*likely, nearest))
+        nearest = scale.harmful
+        if retention.estimate >= scale.safe:
+            nearest = scale.safe
+        if bootstrap.floor is not None:
+            # From the scores in a pool, those that are expected of the whole store
+            arm, full = bootstrap.floor.likely(arm, full)
+        return replace(verdict, queries_needed=bootstrap.queries_needed(arm, full, nearest))
     return verdict
 
 

@@ -52,8 +52,11 @@ def read_audit(source: object, document: Mapping[str, Any] | None = None) -> dic
     InputError
         It is one of another version, or its own numbers do not bear what it says.
     """
-    report = read_table(Path(str(source))) if document is None else {**document}
+    if document is None:
+        document = read_table(Path(str(source)))
+    report = dict(document)
     expect(report, {"kind": Literal["audit"], "schema_version": int})
+    # Before the shape: a report of another version has another, and the remedy is another
     if report["schema_version"] != AUDIT_SCHEMA:
         raise InputError(
             f"{source}: this report has schema version {report['schema_version']}, and this version of lead-migrate "
@@ -71,7 +74,8 @@ def read_audit(source: object, document: Mapping[str, Any] | None = None) -> dic
 
 def _contradictions(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield why the verdict on the store, and that on the plan, do not follow from the numbers beside them."""
-    verdict, plan = report["verdict"], report["plan"]
+    verdict = report["verdict"]
+    plan = report["plan"]
     measured = verdict["measured"]
     expect(verdict, {measured: _BOUNDS})
     yield from _impossible(verdict)
@@ -86,7 +90,9 @@ def _contradictions(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _impossible(verdict: Mapping[str, Any]) -> Iterator[str]:
     """Yield what no audit leaves: limits that do not go together, more groups than queries."""
-    margin, safe_from, not_safe_below = verdict["margin"], verdict["safe_from"], verdict["not_safe_below"]
+    margin = verdict["margin"]
+    safe_from = verdict["safe_from"]
+    not_safe_below = verdict["not_safe_below"]
     if not 0 < margin <= 1:  # also of no number
         yield f"a margin of {margin}"
     if not 0 <= not_safe_below <= safe_from <= 1 or safe_from < margin:
@@ -106,12 +112,13 @@ def _not_borne(
     estimate = lower if bounds["estimate"] is None else bounds["estimate"]
     if not (isfinite(lower) and 0 <= lower <= estimate <= upper):
         yield f"{estimate} between the bounds {lower} and {upper}"
-    if outcome == Outcome.INCONCLUSIVE:
+    if outcome == Outcome.INCONCLUSIVE:  # nothing is decided by it
         return
     if verdict["groups"] < FEWEST_QUERIES:
         yield f"{verdict['groups']:,} independent queries, where a verdict needs {FEWEST_QUERIES}"
     limits = {name: verdict[name] for name in ("safe_from", "not_safe_below")}
     shown = decide_within(Bounds(estimate, lower, upper), **limits)
+    # Against staying the translated store alone is tested, not the other arms
     is_worse = is_alone and _is_worse_than_stay(verdict)
     if outcome == Outcome.NOT_SAFE:
         if shown is not Outcome.NOT_SAFE and not is_worse:

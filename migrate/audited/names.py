@@ -1,9 +1,19 @@
 """Names of arms and of measures, as reports of audits have them."""
 
-FULL, TRANSLATED, STAY, BRIDGE, BM25 = "full re-embed", "translated", "stay", "bridge", "BM25"
-HYBRID, HYBRID_FULL = "hybrid", "hybrid, full"
-MEAN, RANDOM = "mean", "random"
-TWO_STAGE, TOGETHER = "two-stage", "together"
+FULL = "full re-embed"
+TRANSLATED = "translated"
+STAY = "stay"
+BRIDGE = "bridge"
+BM25 = "BM25"
+HYBRID = "hybrid"
+HYBRID_FULL = "hybrid, full"
+MEAN = "mean"
+RANDOM = "random"
 
-NDCG, AGREEMENT = "nDCG@10", "agreement@10"
-"""The measures that verdicts rest on."""
+# With a number behind them: how many documents the second stage ranks
+TWO_STAGE = "two-stage"
+TOGETHER = "together"
+
+# The measures that verdicts rest on
+NDCG = "nDCG@10"
+AGREEMENT = "agreement@10"

@@ -376,6 +376,7 @@ def audit_in(document: Mapping[str, Any]) -> ReportedAudit:
     _check_options(audit)
     _check_bounds(audit)
     _check_diagnostics(audit)
+    # Tables come in the order of the arms: JSON keeps none, and people edit reports
     order = [arm.name for arm in audit.arms]
     regressions = tuple(replace(lost, hits=_in_order(lost.hits, order)) for lost in diagnostics.regressions)
     return replace(
@@ -406,6 +407,7 @@ def _as_measured(value: Any, measured: str) -> Any:
         return table
     if isinstance(value, list):
         return [_as_measured(item, measured) for item in value]
+    # Also NaN, which Python reads from JSON although JSON has none
     if isinstance(value, int | float) and not abs(value) < _LARGEST:
         raise MalformedError(f"a number of {value}")
     return value
@@ -430,6 +432,7 @@ def _check_arms(audit: ReportedAudit) -> None:
         raise MalformedError(f"'arms' has nothing that {TRANSLATED!r} is held against")
     for arm in audit.arms:
         _check_scores(arm, count)
+        # Charts rank arms and queries by it; other measures may be missing for single queries
         deciding = arm.per_query.get(audit.verdict.measure)
         if deciding is None or None in deciding:
             raise MalformedError(f"{arm.name!r} has no {audit.verdict.measure}")
@@ -459,6 +462,7 @@ def _check_scores(arm: ReportedArm, count: int) -> None:
 
 
 def _is_score(value: Any) -> bool:
+    # Not `isinstance`: true and false are numbers for Python
     return value is None or (type(value) in (int, float) and abs(value) < _LARGEST)
 
 
@@ -483,6 +487,7 @@ def _check_diagnostics(audit: ReportedAudit) -> None:
     for lost in audit.diagnostics.regressions:
         if not {FULL, TRANSLATED} <= lost.scores.keys():
             raise MalformedError(f"the scores of the query {lost.query_id!r} are not those of both stores")
+    # `details` hold anything, and this one is shown as a number
     if type(audit.manifest.details.get("resamples", 0)) is not int:
         raise MalformedError("'manifest.details.resamples' is no whole number")
     if audit.pool is not None and not audit.pool.sentences:

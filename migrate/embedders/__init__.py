@@ -166,7 +166,9 @@ def facts_of(spec: str, revision: str | None = None) -> ModelFacts | None:
     A LangChain object is known by the name of its model, which is its `revision`.
     """
     kind, name = split_spec(spec)
-    return find_model(revision or "") if kind == "langchain" else find_model(name)
+    if kind == "langchain":
+        return find_model(revision or "")
+    return find_model(name)
 
 
 def recorded_options(model: ModelIdentity) -> dict[str, Any]:

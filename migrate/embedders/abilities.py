@@ -110,13 +110,17 @@ def variants_of(embedder: Embedder) -> Iterator[Variant]:
 def token_table_of(embedder: Embedder) -> TokenTable | None:
     """Return the tokens of a model that runs here, or None where there are none to be had."""
     model = innermost(embedder)
-    return model.token_table() if isinstance(model, LocalModel) else None
+    if isinstance(model, LocalModel):
+        return model.token_table()
+    return None
 
 
 def loaded_profile(embedder: Embedder) -> Profile:
     """Return the profile; a local model without a tokenizer file is loaded, which may download it."""
     profile = embedder.profile
-    table = None if profile.counter.exact else token_table_of(embedder)
+    table = None
+    if not profile.counter.exact:
+        table = token_table_of(embedder)
     if table is None:
         return profile
     identity = embedder.identity
@@ -148,7 +152,9 @@ def needs_texts(embedder: Embedder) -> bool:
 def state_of(embedder: Embedder) -> Mapping[str, bytes]:
     """Return what a model has learned as files by name; none for most models."""
     model = innermost(embedder)
-    return model.state() if isinstance(model, CorpusModel) else {}
+    if isinstance(model, CorpusModel):
+        return model.state()
+    return {}
 
 
 def save_state(embedder: Embedder, folder: Path) -> None:
@@ -161,7 +167,9 @@ def save_state(embedder: Embedder, folder: Path) -> None:
 def usage_tokens(embedder: Embedder) -> int:
     """Return the tokens that a server has charged for so far; 0 where no server reports them."""
     model = innermost(embedder)
-    return model.usage_tokens if isinstance(model, RemoteModel) else 0
+    if isinstance(model, RemoteModel):
+        return model.usage_tokens
+    return 0
 
 
 def with_attempts(embedder: Embedder, *, attempts: int) -> Embedder:

@@ -64,7 +64,8 @@ class CacheFile(OwnDatabase):
         """
         with output_errors(self.path):
             make_private(self.path)
-            file, folder = self.path.stat(), self.path.parent.stat()
+            file = self.path.stat()
+            folder = self.path.parent.stat()
         faults = {
             "belongs to another user; choose another path": file.st_uid not in (os.geteuid(), 0),
             f"may be written to by everyone; remove that permission (chmod o-w {self.path})": file.st_mode
@@ -302,7 +303,9 @@ class CachedEmbedder(WrappedEmbedder):
 
 def cache_of(embedder: Embedder) -> CachedEmbedder | None:
     """Return the cache in front of an embedder, which embeds a text that comes twice only once; None without one."""
-    return embedder if isinstance(embedder, CachedEmbedder) else None
+    if isinstance(embedder, CachedEmbedder):
+        return embedder
+    return None
 
 
 def is_kept(embedder: Embedder) -> bool:

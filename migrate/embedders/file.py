@@ -96,6 +96,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]
             raise ValueError("an array with a damaged header") from error
     if dtype.hasobject or dtype.names:
         raise InputError(f"{path}: {name} holds Python objects or records, which are not read; save plain arrays")
+    # NumPy would take the memory before it reads the first byte
     if math.prod(shape) * dtype.itemsize > size:
         raise InputError(
             f"{path}: {name} claims an array of shape {shape} in {size} bytes; the file is damaged, copy it again"
@@ -121,6 +122,25 @@ class _Table:
         return self.row_of_text.get(text.text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file as it was read: its tables by role, and its hash."""
+
+    tables: Mapping[Role, _Table]
+    sha256: str
+
+
+_FLOAT16_ROUNDING = 2e-3
+"""Difference of a norm from 1 that float16 may make: it rounds by up to 2^-11 in each value; and some room."""
+
+_FLOAT32_ROUNDING = 1e-6
+"""The same of float32."""
+
+
+_NAMED = 3
+"""Texts that a message names."""
+
+
 class FileEmbedder(VectorTable):
     """A file of vectors as an embedder.
 
@@ -137,18 +157,13 @@ class FileEmbedder(VectorTable):
     @property
     def identity(self) -> ModelIdentity:
         """The file as artefacts remember it: its base name and its hash."""
-        documents = self._tables["document"]
+        documents = self._read.tables["document"]
         return ModelIdentity(
             spec=f"file:{self.path.name}",
             dim=documents.vectors.shape[1],
             normalized=documents.normalized,
-            revision=self._revision,
+            revision=self._read.sha256,
         )
-
-    # Both cached, as the file may be of gigabytes, and is read only where it is needed
-    @cached_property
-    def _revision(self) -> str:
-        return sha256_file(self.path)
 
     @property
     def profile(self) -> Profile:
@@ -158,10 +173,11 @@ class FileEmbedder(VectorTable):
     @property
     def finds_by_id(self) -> bool:
         """True if documents are found by their ids, and not by their texts."""
-        return self._tables["document"].row_of_text is None
+        return self._read.tables["document"].row_of_text is None
 
+    # Read only where it is needed, as the file may be of gigabytes: a plan asks for the profile alone
     @cached_property
-    def _tables(self) -> dict[Role, _Table]:
+    def _read(self) -> _Read:
         arrays = read_arrays(self.path)
         if "docs" not in arrays:
             raise InputError(
@@ -170,10 +186,11 @@ class FileEmbedder(VectorTable):
         tables: dict[Role, _Table] = {"document": self._read_table(arrays, "doc_ids", "docs", "doc_texts")}
         if "queries" in arrays:
             tables["query"] = self._read_table(arrays, "query_ids", "queries", "query_texts")
-            dims = tables["document"].vectors.shape[1], tables["query"].vectors.shape[1]
-            if dims[0] != dims[1]:
-                raise VectorError(f"{self.path}: documents have dimension {dims[0]}, queries {dims[1]}; use one model")
-        return tables
+            dim = tables["document"].vectors.shape[1]
+            query_dim = tables["query"].vectors.shape[1]
+            if dim != query_dim:
+                raise VectorError(f"{self.path}: documents have dimension {dim}, queries {query_dim}; use one model")
+        return _Read(tables, sha256_file(self.path))
 
     def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
         if ids_name not in arrays:
@@ -197,6 +214,7 @@ class FileEmbedder(VectorTable):
         if count is not None and len(array) != count:
             raise InputError(f"{self.path}: {len(array)} {name} for {count} ids; give one for each")
         try:
+            # Ids may be numbers, and some programs save texts as bytes
             return [item.decode() if isinstance(item, bytes) else str(item) for item in array.tolist()]
         except UnicodeDecodeError as error:
             raise InputError(f"{self.path}: {name} is not UTF-8 ({error.reason})") from error
@@ -209,6 +227,7 @@ class FileEmbedder(VectorTable):
         with np.errstate(over="ignore"):
             vectors = as_vectors(array, source=str(self.path))
         check_vectors(ids, vectors, source=f"{self.path} ({name})")
+        # What a model gives that failed without saying so
         if len(vectors) >= 4 and (vectors == vectors[0]).all():
             raise InputError(f"{self.path}: {len(vectors):,} rows of {name} are the same vector; embed the texts again")
         return vectors
@@ -219,21 +238,31 @@ class FileEmbedder(VectorTable):
         Raises MissingVectorError: the file does not hold all of them; says how many are missing, and names some.
         InputError: it is malformed, or holds no queries.
         """
-        table = self._tables.get(role)
+        table = self._read.tables.get(role)
         if table is None:
             raise InputError(f"{self.path} holds no query vectors; add the arrays query_ids and queries")
         rows = [row for text in texts if (row := table.find(text)) is not None]
         if len(rows) < len(texts):
             raise self._missing(table, [text for text in texts if table.find(text) is None], len(texts), role)
         progress("embed", len(texts), len(texts))
-        return table.vectors[rows] if rows else np.empty((0, table.vectors.shape[1]), dtype=np.float32)
+        if rows:
+            return table.vectors[rows]
+        return np.empty((0, table.vectors.shape[1]), dtype=np.float32)
 
     def _missing(self, table: _Table, missing: Sequence[Text], count: int, role: Role) -> MissingVectorError:
         """The error for texts that the file does not hold: by far the most often it is a file of other texts."""
-        plural = "queries" if role == "query" else "documents"
-        named = ", ".join(repr(text.id) for text in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        changed = sum(text.id in table.row_of_id for text in missing) if table.row_of_text is not None else 0
-        changed_note = f" ({changed:,} of them have another text there)" if changed else ""
+        plural = "documents"
+        if role == "query":
+            plural = "queries"
+        named = ", ".join(repr(text.id) for text in missing[:_NAMED])
+        if len(missing) > _NAMED:
+            named += ", ..."
+        changed = 0
+        if table.row_of_text is not None:
+            changed = sum(text.id in table.row_of_id for text in missing)
+        changed_note = ""
+        if changed:
+            changed_note = f" ({changed:,} of them have another text there)"
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         remedy = "is it the right file? If it is, embed what is missing and add it"
         return MissingVectorError(f"{self.path}: holds no vector for {lacking}; {remedy}")
@@ -248,9 +277,11 @@ def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:
         return vectors, False
     norms = summarize_norms(vectors)
     off = max(norms.maximum - 1, 1 - norms.minimum)
-    if off >= 2e-3:  # float16 rounds by up to 2^-11 in each value; and some room
+    if off >= _FLOAT16_ROUNDING:
         return vectors, False
-    return vectors if off < 1e-6 else unit_rows(vectors), True
+    if off < _FLOAT32_ROUNDING:
+        return vectors, True
+    return unit_rows(vectors), True
 
 
 def _describe(array: np.ndarray) -> str:

@@ -88,7 +88,8 @@ def split_settings(spec: str) -> tuple[str, dict[str, Any]]:
     bare, *parts = re.split(",([a-z]+(?:[-_][a-z]+)*)=", spec)
     settings: dict[str, Any] = {}
     for key, value in zip(parts[::2], parts[1::2], strict=True):
-        name, fault = key.replace("-", "_"), ""
+        name = key.replace("-", "_")
+        fault = ""
         if key not in _SETTINGS:
             fault = "is unknown"
         elif name in settings:
@@ -178,7 +179,9 @@ def split_length(spec: str) -> tuple[int | None, str]:
     ((512, 'e5-base-v2'), (None, 'tfidf:64'))
     """
     match = re.fullmatch("length:([1-9][0-9]{0,8}):(.+)", spec, re.DOTALL)
-    return (None, spec) if match is None else (int(match[1]), match[2])
+    if match is None:
+        return None, spec
+    return int(match[1]), match[2]
 
 
 def layer_spec(layer: Layer, spec: str) -> str:
@@ -197,7 +200,9 @@ def split_layer(spec: str) -> tuple[Layer | None, str]:
     ((Layer(number=4, pooling=None), 'tfidf:64'), (None, 'tfidf:64'))
     """
     match = re.fullmatch(f"layer:(0|[1-9][0-9]{{0,3}}):(?:({'|'.join(POOLINGS)}):)?(.+)", spec, re.DOTALL)
-    return (None, spec) if match is None else (Layer(int(match[1]), match[2]), match[3])
+    if match is None:
+        return None, spec
+    return Layer(int(match[1]), match[2]), match[3]
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -212,7 +217,9 @@ def split_spec(spec: str) -> tuple[str, str]:
     if bare != spec:
         return split_spec(bare)
     kind, colon, name = spec.partition(":")
-    return (kind, name) if colon else ("", spec)
+    if colon:
+        return kind, name
+    return "", spec
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
@@ -243,7 +250,9 @@ def parse_spec(spec: str) -> tuple[str, str]:
             "langchain:MODULE:NAME, or openai:NAME with --base-url where its server speaks that protocol"
         )
     close = suggest_models(spec)
-    hint = f"did you mean {' or '.join(close)}?" if close else "for example openai:text-embedding-3-small"
+    hint = "for example openai:text-embedding-3-small"
+    if close:
+        hint = f"did you mean {' or '.join(close)}?"
     raise UsageError(f"unknown model {spec!r}; the kinds are {', '.join(f'{k}:' for k in kind_names())} - {hint}")
 
 
@@ -268,7 +277,9 @@ def find_kind(name: str) -> EmbedderKind:
 def kind_of(spec: str) -> EmbedderKind | None:
     """Return the kind of a recorded spec, or None where it is not installed or has none."""
     kind, _ = split_spec(spec)
-    return find_kind(kind) if kind in BUILT_IN or kind in installed(ENTRY_POINTS) else None
+    if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
+        return find_kind(kind)
+    return None
 
 
 def may_cost_money(spec: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +50,12 @@ class LangChainEmbedder(PrefixedModel):
         self.dimensions = dimensions
         self.prefixes: dict[Role, str] = {"document": document_prefix, "query": query_prefix}
         self.batch_size = batch_size
+        self._probed: tuple[int, bool] | None = None
 
     @property
     def identity(self) -> ModelIdentity:
         """The model as artefacts remember it; its revision is the name of the model that the object gives, if any."""
-        dim, normalized = self._shape
+        dim, normalized = self._probe()
         return ModelIdentity(
             spec=self.spec,
             dim=dim,
@@ -80,18 +80,20 @@ class LangChainEmbedder(PrefixedModel):
     def _model_name(self) -> str | None:
         """The name that LangChain's own classes give their model."""
         attributes = ("model", "model_name", "model_id", "deployment")
+        # Each integration has its own attribute, and none is part of the interface
         names = (getattr(self.embeddings, attribute, None) for attribute in attributes)
         return next((name for name in names if isinstance(name, str) and name), None)
 
-    @cached_property  # one call, which may cost money
-    def _shape(self) -> tuple[int, bool]:
-        """Dimension, and whether vectors are of unit length, by the vector of one word."""
-        vectors = self._embed_batch([Document("probe", "word")], "document", self.dimensions)
-        return vectors.shape[1], summarize_norms(vectors).is_unit
+    def _probe(self) -> tuple[int, bool]:
+        """Return the dimension, and whether vectors are of unit length, by the vector of one word."""
+        if self._probed is None:  # asked once, as the call may cost money
+            vectors = self._embed_batch([Document("probe", "word")], "document", self.dimensions)
+            self._probed = vectors.shape[1], summarize_norms(vectors).is_unit
+        return self._probed
 
     def expect_dim(self, dim: int, source: str, *, advice: str = BUILT_WITH) -> None:
         """Check the dimension; a declared one is trusted here, and every vector is checked against it."""
-        model_dim = self.dimensions or self._shape[0]
+        model_dim = self.dimensions or self._probe()[0]
         if model_dim != dim:
             raise other_dimension(self.spec, model_dim, dim, source, advice)
 
@@ -103,7 +105,7 @@ class LangChainEmbedder(PrefixedModel):
 
     def cache_scope(self, role: Role) -> str:
         """Spec, class and model name; the role counts, as the two methods may embed one text in two ways."""
-        dim = self.dimensions or self._shape[0]
+        dim = self.dimensions or self._probe()[0]
         return canonical_json([self.spec, self.class_name, self._model_name, dim, role, self.prefixes[role]])
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
@@ -114,17 +116,18 @@ class LangChainEmbedder(PrefixedModel):
         texts.
         """
         require_texts(texts, model=self.spec)
-        dim = self.dimensions or self._shape[0]
+        dim = self.dimensions or self._probe()[0]
         return in_batches(texts, self.batch_size, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
 
     def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
         inputs = [self.prefixes[role] + text.text for text in texts]
         try:
-            rows: list[Any] = (
-                [self.embeddings.embed_query(text) for text in inputs]
-                if role == "query"
-                else list(self.embeddings.embed_documents(inputs))
-            )
+            rows: list[Any]
+            if role == "query":
+                # LangChain has no call for several queries
+                rows = [self.embeddings.embed_query(text) for text in inputs]
+            else:
+                rows = list(self.embeddings.embed_documents(inputs))
         except Exception as error:  # a foreign object may raise anything
             raise RemoteError(
                 f"{self.spec}: embedding {len(inputs)} texts failed with {_reason(error)}; what was embedded before is "
@@ -137,9 +140,13 @@ class LangChainEmbedder(PrefixedModel):
         with np.errstate(over="ignore"):
             vectors = as_vectors(rows, source=self.spec)
         if dim is not None and vectors.shape[1] != dim:
-            advice = f"leave out dimensions={self.dimensions}" if self.dimensions else "a model has one dimension"
+            advice = "a model has one dimension"
+            if self.dimensions:
+                advice = f"leave out dimensions={self.dimensions}"
             raise VectorError(f"{self.spec}: its vectors have dimension {vectors.shape[1]}, not {dim}; {advice}")
-        noun = "query" if role == "query" else "document"
+        noun = "document"
+        if role == "query":
+            noun = "query"
         check_vectors([text.id for text in texts], vectors, source=self.spec, noun=noun)
         return vectors
 

@@ -7,6 +7,7 @@ the openai library's own retries, and each answer is handed over as it comes.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
@@ -43,10 +45,21 @@ from migrate.vectors import Progress, Query, Text, Vectors, no_progress, summari
 
 _log = logging.getLogger(__name__)
 
-MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS = OPENAI.max_texts, OPENAI.max_tokens
+MAX_REQUEST_TEXTS = OPENAI.max_texts
+MAX_REQUEST_TOKENS = OPENAI.max_tokens
 
 MANY_TEXTS = 256
 """Texts in a request that are worth its round trip, and that a server on a modest machine answers in time."""
+
+
+_FEW_TEXTS = 16
+"""Texts in a request below which it is hardly faster."""
+
+_REQUESTS_PER_PLACE = 4
+"""Requests that each place is to have before they grow: with fewer, places would be idle at the end."""
+
+_MOST_AT_ONCE = 16_384
+"""Texts of one call, whose vectors are held in memory, at any concurrency."""
 
 
 def fair_share(count: int, concurrency: int, most: int) -> int:
@@ -59,8 +72,9 @@ def fair_share(count: int, concurrency: int, most: int) -> int:
     """
     if concurrency == 1:
         return most
-    once, four_times = -(-count // concurrency), -(-count // (4 * concurrency))
-    return min(most, max(16, min(once, MANY_TEXTS // 2), four_times))  # fewer than 16 are hardly faster
+    once = math.ceil(count / concurrency)
+    often = math.ceil(count / (_REQUESTS_PER_PLACE * concurrency))
+    return min(most, max(_FEW_TEXTS, min(once, MANY_TEXTS // 2), often))
 
 
 def split_requests(
@@ -71,11 +85,13 @@ def split_requests(
     >>> list(split_requests([5, 300_000, 5, 9], max_texts=2))
     [range(0, 1), range(1, 2), range(2, 4)]
     """
-    start, total = 0, 0
+    start = 0
+    total = 0
     for position, more in enumerate(tokens):
         if position > start and (position - start == max_texts or total + more > max_tokens):
             yield range(start, position)
-            start, total = position, 0
+            start = position
+            total = 0
         total += more
     if start < len(tokens):
         yield range(start, len(tokens))
@@ -90,8 +106,10 @@ class ServedModel:
     def __init__(self, name: str, service: str, entry: ModelFacts | None, dimensions: int | None) -> None:
         self.service = service
         self.dim: int | None = None
-        self.normalized = entry.normalized if entry else None
-        self._name, self._answers_as, self._is_listed = name, "", entry is not None
+        self.normalized = None if entry is None else entry.normalized
+        self._name = name
+        self._answers_as = ""
+        self._is_listed = entry is not None
         self._first: Vectors | None = None
         self._alike: set[str] | None = set()
         if dimensions is not None:
@@ -104,7 +122,9 @@ class ServedModel:
 
     def expect(self, dim: int, reason: str, advice: str) -> None:
         """Expect vectors of a dimension, for a reason, and advise what to do where answers have another."""
-        self.dim, self._reason, self._advice = dim, reason, advice
+        self.dim = dim
+        self._reason = reason
+        self._advice = advice
 
     def check(self, texts: Sequence[str], answer: Answer) -> Vectors:
         """Return the usable vectors of an answer, which are those of `texts`.
@@ -232,8 +252,11 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
                 f"{mask_url(base_url)!r}: a part of this `base_url` would not reach the server; in a user or a "
                 "password write / as %2F, ? as %3F and # as %23, and leave out what stands behind a #"
             )
-        self.api, self.entry = api, find_model(name, api.kind)
-        self.name = self.entry.name if self.entry else name
+        self.api = api
+        self.entry = find_model(name, api.kind)
+        self.name = name
+        if self.entry is not None:
+            self.name = self.entry.name  # in the provider's spelling: caches and manifests compare it
         self.base_url = base_url
         self._shown_url = None if base_url is None else mask_url(base_url)
         self.dimensions = dimensions
@@ -241,8 +264,8 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
         self.prefixes = {role: self._prefix(role, prefix) for role, prefix in explicit.items()}
         self.request_texts = batch_size
         self.concurrency = concurrency
-        # Vectors of one call are held in memory, so it gets 16,384 texts at most, at any concurrency
-        self.batch_size = min(16_384, 4 * concurrency * (batch_size or min(MANY_TEXTS, api.max_texts)))
+        texts_per_request = batch_size or min(MANY_TEXTS, api.max_texts)
+        self.batch_size = min(_MOST_AT_ONCE, _REQUESTS_PER_PLACE * concurrency * texts_per_request)
         self.timeout_s = timeout_s
         self.attempts = attempts
         self._limit = RequestLimit(concurrency, rate_per_s)
@@ -292,22 +315,33 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
     @property
     def profile(self) -> Profile:
         """The profile, with the registry's price per token for any server."""
-        entry, is_openai = self.entry, self.api is OPENAI
-        return Profile(
+        profile = Profile(
             self.spec,
             kind=self.api.kind,
-            dim=self.dimensions or (entry.dim if entry else None),
+            dim=self.dimensions,
             document_prefix=self.prefixes["document"],
             query_prefix=self.prefixes["query"],
-            max_tokens=entry.max_tokens if entry else None,
             is_paid=True,
-            price_usd_per_mtok=entry.price_usd_per_mtok if entry else None,
-            counter=(find_api_counter(self.name) if is_openai else None) or EstimateCounter(BYTE_PAIRS),
+            counter=EstimateCounter(BYTE_PAIRS),
             is_api=True,
             request_texts=self.api.max_texts,
             request_tokens=self.api.max_tokens,
-            rate_limits=rate_limits() if is_openai and not self.base_url else (),
         )
+        entry = self.entry
+        if entry is not None:
+            profile = replace(
+                profile,
+                dim=self.dimensions or entry.dim,
+                max_tokens=entry.max_tokens,
+                price_usd_per_mtok=entry.price_usd_per_mtok,
+            )
+        if self.api is not OPENAI:
+            return profile
+        # Its tokenizers are published; the limits are those of its own server, and others set theirs
+        profile = replace(profile, counter=find_api_counter(self.name) or profile.counter)
+        if self.base_url:
+            return profile
+        return replace(profile, rate_limits=rate_limits())
 
     @property
     def usage_tokens(self) -> int:
@@ -317,14 +351,17 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> OpenAIEmbedder:
         """The same model of the same server with other prefixes."""
         prefixed = copy(self)
-        prefixed.prefixes, prefixed._charges = {"document": document_prefix, "query": query_prefix}, []
+        prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
+        prefixed._charges = []  # each counts its own, so that none is counted twice
         return prefixed
 
     def with_attempts(self, *, attempts: int) -> OpenAIEmbedder:
         """The same model of the same server, with requests of its own, each tried so many times."""
         twin = copy(self)
         twin._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
-        twin._one_call, twin._served, twin._charges = threading.RLock(), copy(self._served), []
+        twin._one_call = threading.RLock()
+        twin._served = copy(self._served)
+        twin._charges = []
         twin.attempts = attempts
         return twin
 
@@ -332,7 +369,9 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
         """Two servers may mean two things by one name, so the server counts; the dimension need not be known."""
         scope = [self.spec, self._shown_url, self.dimensions, self.prefixes[role]]
         task = self.task(role)
-        return canonical_json(scope if task is None else [*scope, task])
+        if task is not None:  # a place of its own in the list would make every older cache miss
+            scope.append(task)
+        return canonical_json(scope)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, some requests at a time.
@@ -411,9 +450,12 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
         """Split texts into requests; where tokens are estimated, as many more as the estimate may be off."""
         most = self.request_texts
         if most is None:
-            limit = self.api.max_texts if self.base_url is None else min(MANY_TEXTS, self.api.max_texts)
+            limit = self.api.max_texts
+            if self.base_url is not None:  # a server of one's own may take a minute for what OpenAI takes at once
+                limit = min(MANY_TEXTS, limit)
             most = fair_share(len(inputs), self.concurrency, limit)
         counter = self.profile.counter
+        # A request that is too long is refused as a whole, and its texts are sent again
         tokens = np.ceil(counter.count(inputs) * (1 + counter.error)).astype(int).tolist()
         return split_requests(tokens, max_texts=most, max_tokens=self.api.max_tokens)
 
@@ -485,7 +527,9 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
         variable = self.api.key_variable
         key = os.environ.get(variable, "").strip()
         if not key and self.base_url is None:
-            own_server = ", or `base_url` for a server of your own" if self.api is OPENAI else ""
+            own_server = ""
+            if self.api is OPENAI:
+                own_server = ", or `base_url` for a server of your own"
             raise AuthenticationError(f"{self.spec} needs a key; set {variable}{own_server}")
         if not (key.isascii() and key.isprintable()):
             raise AuthenticationError(f"{variable} holds characters that no key has; paste it again")
@@ -508,7 +552,9 @@ def _load(name: str, options: LoadOptions, *, api: Service = OPENAI) -> OpenAIEm
     names = ["dimensions", "document_prefix", "query_prefix", "batch_size", "concurrency"]
     if api is OPENAI:  # the server that is named is one of its form
         names.append("base_url")
-    rate_per_s = None if options.rate is None else requests_per_s(options.rate)
+    rate_per_s = None
+    if options.rate is not None:
+        rate_per_s = requests_per_s(options.rate)
     return OpenAIEmbedder(name, rate_per_s=rate_per_s, api=api, **options.chosen(*names))
 
 

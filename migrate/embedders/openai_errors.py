@@ -70,7 +70,9 @@ class Endpoint:
     @property
     def service(self) -> str:
         """The name of the server in messages."""
-        return mask_url(self.base_url) if self.base_url else self.api.title
+        if self.base_url:
+            return mask_url(self.base_url)
+        return self.api.title
 
     def failed(self, times: int, reason: str, advice: str) -> RemoteError:
         """Return the error for a server that failed so many times."""
@@ -92,7 +94,9 @@ class Endpoint:
         reason = f"no connection ({cause_text})"
         if type(error).__name__ == "APITimeoutError" and type(cause).__name__ != "ConnectTimeout":
             reason = f"no answer within {self.timeout_s:g} s, perhaps for want of a smaller batch-size"
-        advice = "is the server running, and is `base_url` right?" if self.base_url else "is this machine online?"
+        advice = "is this machine online?"
+        if self.base_url:
+            advice = "is the server running, and is `base_url` right?"
         return self.failed(tried + attempts_of(error), reason, advice)
 
     def refused(self, error: APIStatusError, tried: int, count: int) -> Exception:
@@ -101,7 +105,8 @@ class Endpoint:
         code = str(details.get("code") or details.get("type") or "")
         reason = str(details.get("message") or error.message).replace(self.key, "***").strip() or "no message"
         message = scrub(reason.splitlines()[0])[:300]
-        status, service = error.status_code, self.service
+        status = error.status_code
+        service = self.service
         if code == "insufficient_quota":
             return RemoteError(
                 f"{service}: the account has no quota left ({code}); add credit, then run the same again"
@@ -117,7 +122,9 @@ class Endpoint:
             return FailedTextsError(reason, self.failed(tried, reason, "try again later"))
         if status in (408, 409, 429) or status >= 500:
             wait = error.response.headers.get("retry-after")
-            advice = "try again later" if wait is None else f"the server asks to wait {wait} s: run again after that"
+            advice = "try again later"
+            if wait is not None:
+                advice = f"the server asks to wait {wait} s: run again after that"
             return self.failed(tried, f"HTTP {status} ({message})", advice)
         if status in (401, 403):
             # The server's own words are left out: they quote part of the key
@@ -131,7 +138,9 @@ class Endpoint:
         refused = RemoteError(
             f"{service} refused the request for {self.model!r} (HTTP {status}): {message}; check the options"
         )
-        return FailedTextsError(f"HTTP {status} ({message})", refused) if status in UNFIT else refused
+        if status in UNFIT:
+            return FailedTextsError(f"HTTP {status} ({message})", refused)
+        return refused
 
 
 def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError | None:

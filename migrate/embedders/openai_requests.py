@@ -65,7 +65,8 @@ class RequestLimit:
     """
 
     def __init__(self, concurrency: int, rate_per_s: float | None) -> None:
-        self.concurrency, self.rate_per_s = concurrency, rate_per_s
+        self.concurrency = concurrency
+        self.rate_per_s = rate_per_s
         self.places = 1
         self.is_reached = self._is_answered = False
         self._interval = 1 / rate_per_s if rate_per_s else 0.0
@@ -94,7 +95,11 @@ class RequestLimit:
     def succeed(self) -> None:
         """Count an answer."""
         with self._lock:
-            self.places = min(self.concurrency, self.places + 1) if self._is_answered else self.concurrency
+            if self._is_answered:
+                self.places = min(self.concurrency, self.places + 1)
+            else:
+                # The key is right and the model there: no need to find the limit from below
+                self.places = self.concurrency
             self._is_answered = True
 
     def halve(self) -> None:
@@ -130,7 +135,8 @@ class ServerLimits:
     def refuse_texts(self, count: int) -> None:
         """Take note that so many texts are too many."""
         half = count // 2
-        self.most_texts = half if self.most_texts is None else min(half, self.most_texts)
+        if self.most_texts is None or half < self.most_texts:
+            self.most_texts = half
 
 
 @dataclass(eq=False)
@@ -160,6 +166,7 @@ class Client:
         headers = dict(endpoint.api.headers(endpoint.key))
         if AZURE_VERSION in query:
             headers = {"api-key": endpoint.key, "Authorization": None}
+        # The library sends its own key with every request unless it is told to omit it, and Azure wants another header
         self._headers = {name: openai.omit if it is None else it for name, it in headers.items()}
         self._headers["X-Stainless-Raw-Response"] = "stream"  # as the library's own calls have it for a stream
         self._openai = openai.OpenAI(
@@ -185,7 +192,9 @@ class Client:
 
         One that `is_hurried` is sent a `few` times at most.
         """
-        attempts = self.few if is_hurried else None
+        attempts = None
+        if is_hurried:
+            attempts = self.few
 
         def work() -> None:
             if not future.set_running_or_notify_cancel():
@@ -195,6 +204,7 @@ class Client:
             except BaseException as error:
                 future.set_exception(error)
 
+        # No pool: its threads are joined at the end of the process, retries and all
         threading.Thread(target=work, name="openai", daemon=True).start()
 
     def stop(self) -> None:
@@ -231,6 +241,7 @@ class Client:
                 break
             if number == self.few or self._is_stopped:
                 break
+            # Longer each time: whatever makes a server answer so may pass
             time.sleep(number)
         if best is None or len(lacking) == len(inputs):
             raise _useless(self.endpoint, number, reason, len(inputs))
@@ -253,6 +264,7 @@ class Client:
         allowed = self.attempts if attempts is None else min(attempts, self.attempts)
         tried = 0
         while True:
+            # A server that never answered may be a wrong address, which no patience mends
             most = allowed if self.limit.is_reached else min(allowed, self.few)
             encoding: Literal["base64", "float"] = "base64" if self.server.takes_base64 else "float"
             try:
@@ -261,6 +273,7 @@ class Client:
             except openai.APIConnectionError as error:
                 raise self.endpoint.unconnected(error, tried) from error
             except openai.APIStatusError as error:
+                # Some servers that speak this API know no base64; numbers as text are larger and slower to read
                 if encoding == "base64" and mentions(error, NO_BASE64):
                     self.server.takes_base64 = False
                     continue
@@ -286,7 +299,8 @@ class Client:
 
     def _read(self, chunks: Iterator[bytes]) -> bytes:
         """Read an answer in time: the library's limit starts again with each byte that comes."""
-        end, content = time.monotonic() + self.endpoint.timeout_s, bytearray()
+        end = time.monotonic() + self.endpoint.timeout_s
+        content = bytearray()
         try:
             for chunk in chunks:
                 content += chunk
@@ -312,6 +326,7 @@ class Client:
         self.limit.is_reached = True
         if response.has_redirect_location:
             _check_redirect(response)
+        # The library waits before it tries again, and others may use the place meanwhile
         if response.status_code >= 400:
             self.limit.leave()
         if response.status_code == 429:
@@ -375,11 +390,14 @@ def read_answer(body: bytes, count: int, api: Service = OPENAI) -> Answer:
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         reason = f"an answer that is not a list of embeddings with an index each ({len(body)} bytes)"
         raise UnusableError(reason, _read_tokens(answer)) from error
-    tokens, name = _read_tokens(answer), answer.get("model")
+    tokens = _read_tokens(answer)
+    name = answer.get("model")
     if len(rows) != count:
         raise UnusableError(f"{len(rows)} embeddings for {count} texts", tokens)
+    # Without numbers nothing says which vector is of which text, as servers may answer in any order
     if [item["index"] for item in items] != list(range(count)):
         raise UnusableError("embeddings without the numbers of their texts (`index` is not 0, 1, 2 ...)", tokens)
+    # NumPy would make an array of objects of them
     if len({len(row) for row in rows}) != 1:
         raise UnusableError("embeddings of several dimensions", tokens)
     return Answer(np.stack(rows), tokens or 0, name if isinstance(name, str) else "")
@@ -406,6 +424,12 @@ def _read_vector(embedding: Any) -> Vectors:
 
 
 def _read_tokens(answer: Any) -> int | None:
-    usage = answer.get("usage") if isinstance(answer, dict) else None
-    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return max(0, int(tokens)) if isinstance(tokens, int | float) and math.isfinite(tokens) else None
+    usage = None
+    if isinstance(answer, dict):
+        usage = answer.get("usage")
+    tokens = None
+    if isinstance(usage, dict):
+        tokens = usage.get("total_tokens")
+    if isinstance(tokens, int | float) and math.isfinite(tokens):
+        return max(0, int(tokens))
+    return None

@@ -127,7 +127,8 @@ class _Transaction:
     """
 
     def __init__(self, owner: OwnDatabase, kind: str) -> None:
-        self._owner, self._kind = owner, kind
+        self._owner = owner
+        self._kind = kind
 
     def __enter__(self) -> None:
         owner = self._owner

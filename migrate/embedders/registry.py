@@ -60,7 +60,9 @@ class Lifecycle:
         """
         if self.off_since is not None:
             return f"off {'since' if self.is_off(today) else 'from'} {self.off_since}"
-        return "legacy" if self.is_legacy else "active"
+        if self.is_legacy:
+            return "legacy"
+        return "active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def _by_spelling() -> dict[str, ModelFacts]:
     spellings: dict[str, ModelFacts] = {}
     for entry in known_models():
         spellings |= dict.fromkeys([entry.name.lower(), entry.short_name.lower()], entry)
+        # LEAD itself writes these with an organisation, and so do stores of its followers
         if entry.provider == "openai":
             spellings[f"openai/{entry.name}"] = entry
     return spellings
@@ -212,7 +215,9 @@ def find_model(name: str, provider: str | None = None) -> ModelFacts | None:
     'intfloat/e5-base-v2'
     """
     entry = _by_spelling().get(name.lower())
-    return None if entry is not None and provider not in (None, entry.provider) else entry
+    if entry is not None and provider not in (None, entry.provider):
+        return None
+    return entry
 
 
 def suggest_models(name: str) -> list[str]:

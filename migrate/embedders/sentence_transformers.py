@@ -51,12 +51,21 @@ def pick_device(device: str) -> str:
     if device == "auto":
         if torch.cuda.is_available():
             return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
+        if torch.backends.mps.is_available():
+            return "mps"
+        return "cpu"
     try:
         torch.device(device)
     except RuntimeError as error:
         raise UsageError(f"{device!r} is not a device; name one such as auto, cpu, cuda, cuda:1 or mps") from error
     return device
+
+
+_USUAL_LENGTHS = (128, 256, 384, 512)
+"""Tokens at which well-known wrappers of models cut texts off."""
+
+_SPECIAL_TOKENS = 2
+"""Tokens that a model puts around a text."""
 
 
 def load_model(source: ModelSource, device: str) -> SentenceTransformer:
@@ -68,6 +77,7 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
             model = SentenceTransformer(
                 str(source.folder or source.name),
                 device="cpu",
+                # Otherwise the hub is asked for news of a model that is on this machine: no good without a network
                 local_files_only=source.offline,
             )
         except Exception as error:  # the three libraries below may raise anything
@@ -122,7 +132,9 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    parts, pooling, config = list(model), _pooling(model), _config(model)
+    parts = list(model)
+    pooling = _pooling(model)
+    config = _config(model)
     last = getattr(config, "num_hidden_layers", None)
     if pooling is None or config is None or last is None:
         raise UsageError(f"{spec}: the model has no layers that are pooled; leave the layer out")
@@ -211,7 +223,9 @@ def _max_tokens(entry: ModelFacts | None, folder: Path | None) -> int | None:
 def _read(folder: Path | None, name: str) -> dict[str, Any]:
     """A model's JSON file; empty where it is not there or not an object."""
     try:
-        return {} if folder is None else read_table(folder / name)
+        if folder is None:
+            return {}
+        return read_table(folder / name)
     except (OSError, MalformedError):
         return {}
 
@@ -267,7 +281,9 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             raise UsageError(
                 f"{self.source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
             )
-        return model if self.layer is None else at_layer(model, self.layer, spec=self.source.name)
+        if self.layer is None:
+            return model
+        return at_layer(model, self.layer, spec=self.source.name)
 
     @property
     def identity(self) -> ModelIdentity:
@@ -296,8 +312,11 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
 
     def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
         spec = f"{kind}:{name}"
-        spec = spec if self.length is None else f"length:{self.length}:{spec}"
-        return spec if self.layer is None else layer_spec(self.layer, spec)
+        if self.length is not None:
+            spec = f"length:{self.length}:{spec}"
+        if self.layer is None:
+            return spec
+        return layer_spec(self.layer, spec)
 
     def _prefixes(self, entry: ModelFacts | None, prompts: Callable[[], Mapping[str, str | None]]) -> tuple[str, str]:
         """The explicit prefixes, or else those of the registry, or else the model's own prompts."""
@@ -324,19 +343,29 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         Of a layer the registry knows nothing, and of some models not all.
         """
         entry = find_model(self.name, LOCAL)
+        # A folder may hold anything under the name of a known model
         if self.layer is not None or (Path(self.name).expanduser().exists() and not self.packaged):
             return self.identity
         if entry is None or entry.normalized is None or not entry.is_complete:
             return self.identity
-        source = self.source if self.packaged else packaged_source(entry.name) or ModelSource(entry.name)
+        source = packaged_source(entry.name) or ModelSource(entry.name)
+        if self.packaged:
+            source = self.source
         return self._identity(source, entry.dim, entry.normalized, dict)
 
     @property
     def profile(self) -> Profile:
         """Free; as far as the registry and the model's files on this machine tell, without reading weights."""
-        entry, folder = find_model(self.name, LOCAL), local_folder(self.name, packaged=self.packaged)
-        kind, name = ("packaged", PACKAGED_NAME) if self.packaged else ("sentence-transformers", self.name)
-        tokenizer = None if folder is None else folder / "tokenizer.json"
+        entry = find_model(self.name, LOCAL)
+        folder = local_folder(self.name, packaged=self.packaged)
+        kind = "sentence-transformers"
+        name = self.name
+        if self.packaged:
+            kind = "packaged"
+            name = PACKAGED_NAME
+        tokenizer = None
+        if folder is not None:
+            tokenizer = folder / "tokenizer.json"
         document_prefix, query_prefix = self._prefixes(
             entry, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
         )
@@ -345,7 +374,9 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             sizes += [
                 _read(path.parent, path.name).get("out_features") for path in sorted(folder.glob("*_Dense/config.json"))
             ]
-        dim = entry.dim if entry is not None and self.layer is None else None
+        dim = None
+        if entry is not None and self.layer is None:
+            dim = entry.dim
         return Profile(
             self._spec_of(name, kind),
             kind=kind,
@@ -364,7 +395,8 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
 
     def _changed(self, **settings: Any) -> SentenceTransformersEmbedder:
         """The same model, loaded once for both, with other prefixes, another layer or length."""
-        identity, changed = self.identity, copy(self)
+        identity = self.identity
+        changed = copy(self)
         # Another pooling of the weights has no prompts of its own
         prefixes = {"document_prefix": identity.document_prefix, "query_prefix": identity.query_prefix}
         for name, value in {**prefixes, **settings}.items():
@@ -373,32 +405,40 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
 
     def variants(self) -> Iterator[Variant]:
         """Documents embedded with another pooling of the same tokens, or cut off at another length."""
-        number = None if self.layer is None else self.layer.number
+        number = None
+        if self.layer is not None:
+            number = self.layer.number
         if number is None and all(type(module).__name__ in ("Pooling", "Normalize") for module in list(self.model)[1:]):
             number = getattr(_config(self.model), "num_hidden_layers", None)
         for mode, model in other_poolings(self.model):
-            layer = None if number is None else Layer(number, mode)
+            layer = None
+            if number is not None:
+                layer = Layer(number, mode)
             variant = self._changed(model=model, layer=layer or self.layer)
             yield Variant("pooling", f"with {mode} pooling", variant, has_spec=layer is not None)
-        used, longest = self.length or self.model.max_seq_length, _positions(self.model)
-        for tokens in (128, 256, 384, 512):  # at which well-known wrappers of models cut texts off
+        used = self.length or self.model.max_seq_length
+        longest = _positions(self.model)
+        for tokens in _USUAL_LENGTHS:
             if used is not None and tokens != used and tokens <= longest:
                 meaning = f"with texts cut at {tokens} tokens instead of {used}"
                 # No token is shorter than a character; two are special ones
-                fewest = min(tokens, used) - 2
+                fewest = min(tokens, used) - _SPECIAL_TOKENS
                 yield Variant("length", meaning, self._changed(length=tokens), fewest_characters=fewest)
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
         require_texts(texts, model=self.identity.spec)
-        size, dim = self.batch_size, self.identity.dim
-        return in_batches(texts, size, dim, lambda batch: self._encode(batch, role), progress)
+        return in_batches(texts, self.batch_size, self.identity.dim, lambda batch: self._encode(batch, role), progress)
 
     def _encode(self, texts: Sequence[Text], role: Role) -> Vectors:
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
-        identity, size = self.identity, self.pass_size
-        encode = self.model.encode_query if role == "query" else self.model.encode_document
-        prefix = identity.query_prefix if role == "query" else identity.document_prefix
+        identity = self.identity
+        size = self.pass_size
+        encode = self.model.encode_document
+        prefix = identity.document_prefix
+        if role == "query":
+            encode = self.model.encode_query
+            prefix = identity.query_prefix
         with quiet(), _cutting(self.model, self.length):
             try:
                 rows = encode([text.text for text in texts], prompt=prefix, batch_size=size, show_progress_bar=False)
@@ -420,8 +460,11 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             return None
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
         vectors = np.array(table.detach().cpu().numpy(), dtype=np.float32)
-        longest, special = self.length or self.model.max_seq_length, tokenizer.num_special_tokens_to_add()
-        limit = longest - special if longest is not None else None
+        longest = self.length or self.model.max_seq_length
+        special = tokenizer.num_special_tokens_to_add()
+        limit = None
+        if longest is not None:
+            limit = longest - special
         # The tokenizer remembers how it cut and padded the last texts; what is kept does neither.
         plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         plain.no_truncation()

@@ -46,7 +46,9 @@ class Service:
 
     def task(self, role: Literal["document", "query"]) -> str | None:
         """Return what it is told of a text in this role."""
-        return None if self.tasks is None else self.tasks[role == "query"]
+        if self.tasks is None:
+            return None
+        return self.tasks[role == "query"]
 
     def path(self, model: str) -> str:
         """Return the path of requests."""

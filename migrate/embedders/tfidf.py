@@ -182,6 +182,7 @@ class TfidfEmbedder(CorpusModel):
             return np.empty((0, self.dim), dtype=np.float32)
         vectorizer, directions = self._projection
         projected = np.asarray(vectorizer.transform([text.text for text in texts]) @ directions)
+        # A text of unknown words alone: no store may hold a zero vector
         projected[np.linalg.norm(projected, axis=1) < _SMALLEST_NORM] = learned.fallback
         progress("embed", len(texts), len(texts))
         return unit_rows(as_vectors(projected))

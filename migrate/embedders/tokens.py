@@ -47,7 +47,9 @@ _LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
 
 def whole(text: str) -> str:
     """The text without halves of surrogate pairs, which no tokenizer takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
 
 
 class TokenCounter(ABC):
@@ -73,7 +75,9 @@ class TokenCounter(ABC):
     @property
     def sentence(self) -> str:
         """Source of the figures, and how far they may be off."""
-        return self.source if self.exact else f"{self.source}; a total may be {percent(self.error, 0)} off"
+        if self.exact:
+            return self.source
+        return f"{self.source}; a total may be {percent(self.error, 0)} off"
 
 
 @cache
@@ -133,7 +137,9 @@ def make_counter(text: str) -> TokenizerCounter:
     # What the file remembers of cutting and padding is for embedding, not for counting.
     model.no_truncation()
     model.no_padding()
-    return WordCounter(model) if is_wordwise(tokenizer) else TokenizerCounter(model)
+    if is_wordwise(tokenizer):
+        return WordCounter(model)
+    return TokenizerCounter(model)
 
 
 def is_wordwise(tokenizer: Any) -> bool:
@@ -251,7 +257,9 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
 
 def _sums(marked: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Count the marked bytes of each text."""
-    return np.add.reduceat(marked, starts, dtype=np.float64) if len(starts) else np.empty(0)
+    if len(starts):
+        return np.add.reduceat(marked, starts, dtype=np.float64)
+    return np.empty(0)
 
 
 class EstimateCounter(TokenCounter):
@@ -276,4 +284,6 @@ class EstimateCounter(TokenCounter):
         _, letters, _, digits, marks, _, _, two, three = self._seen
         # From a tenth of the characters outside ASCII on, a text passes for one in another language than English
         foreign = two + three > 0.1 * max(letters + digits + marks + two + three, 1)
-        return self.weights.foreign_error if foreign else self.weights.error
+        if foreign:
+            return self.weights.foreign_error
+        return self.weights.error

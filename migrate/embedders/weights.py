@@ -69,8 +69,12 @@ def find_source(name_or_path: str) -> ModelSource:
 
 def packaged_source(name: str) -> ModelSource | None:
     """Return the package that carries a model of the hub, the same weights without a network, or None."""
-    folder = _packaged_folder() if _full_name(name) == PACKAGED_MODEL else None
-    return None if folder is None else ModelSource(PACKAGED_MODEL, folder=folder)
+    folder = None
+    if _full_name(name) == PACKAGED_MODEL:
+        folder = _packaged_folder()
+    if folder is None:
+        return None
+    return ModelSource(PACKAGED_MODEL, folder=folder)
 
 
 def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
@@ -79,13 +83,19 @@ def local_folder(name_or_path: str, *, packaged: bool = False) -> Path | None:
     if not packaged and folder.is_dir():
         return folder
     name = PACKAGED_MODEL if packaged else _full_name(name_or_path)
-    inside = _packaged_folder() if name == PACKAGED_MODEL else None
-    return inside if inside or packaged else _cached_snapshot(name)
+    inside = None
+    if name == PACKAGED_MODEL:
+        inside = _packaged_folder()
+    if inside or packaged:
+        return inside
+    return _cached_snapshot(name)
 
 
 def _full_name(name: str) -> str:
     entry = find_model(name, LOCAL)
-    return entry.name if entry else name
+    if entry:
+        return entry.name
+    return name
 
 
 def _find_on_hub(name: str) -> ModelSource:
@@ -105,7 +115,9 @@ def _find_on_hub(name: str) -> ModelSource:
         raise RemoteError(f"the hub answered with HTTP {status} when asked for {name}; try again later") from error
     except Exception as error:  # the HTTP library below the hub's client changes with its version
         if _cached_snapshot(name) is None:
-            hint = "take packaged:all-MiniLM-L6-v2" if name == PACKAGED_MODEL else "give the path of its folder"
+            hint = "give the path of its folder"
+            if name == PACKAGED_MODEL:
+                hint = "take packaged:all-MiniLM-L6-v2"
             raise RemoteError(
                 f"cannot reach the hub, and {name} is not on this machine; go online, or {hint}"
             ) from error
@@ -149,7 +161,9 @@ def weights_revision(source: ModelSource) -> str | None:
         for file in (sorted(subfolder.glob("*.safetensors")) or sorted(subfolder.glob("*.bin")))
     ]
     if len(files) <= 1:
-        return _sha256_of(files[0]) if files else None
+        if files:
+            return _sha256_of(files[0])
+        return None
     lines = "".join(f"{_sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 

@@ -149,7 +149,9 @@ def resume(store: str) -> None:
     with open_state(open_store(store)) as state:
         was_paused = resume_worker(state)
         goes_on = is_running(state)
-    ended = "the pause has ended" if was_paused else "it was not paused"
+    ended = "it was not paused"
+    if was_paused:
+        ended = "the pause has ended"
     show(f"{store}: {ended}; " + ("the worker goes on" if goes_on else "no worker is running"))
     advise_next("live status", store)
 

@@ -61,15 +61,21 @@ class ConfidenceSequence:
     @property
     def mean(self) -> float:
         """The mean of the scores; of none, 0."""
-        return self.total / self.count if self.count else 0.0
+        if self.count:
+            return self.total / self.count
+        return 0.0
 
     def lower(self, error: float) -> float:
         """Below the running mean at all times, but for a chance of `error`, 0-1."""
-        return max(self.mean - self._distance(error), 0.0) if self.count else 0.0
+        if self.count:
+            return max(self.mean - self._distance(error), 0.0)
+        return 0.0
 
     def upper(self, error: float) -> float:
         """Above the running mean at all times, but for a chance of `error`, 0-1."""
-        return min(self.mean + self._distance(error), 1.0) if self.count else 1.0
+        if self.count:
+            return min(self.mean + self._distance(error), 1.0)
+        return 1.0
 
     def _distance(self, error: float) -> float:
         """Return the distance of a bound from the mean of the scores: where the mixture reaches 1 / error.

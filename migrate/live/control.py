@@ -33,7 +33,9 @@ def paused_at(state: LiveState) -> float | None:
 
 def as_iso(at: float | None) -> str | None:
     """Return a time as ISO 8601 has it."""
-    return None if at is None else dt.datetime.fromtimestamp(at, dt.UTC).isoformat(timespec="seconds")
+    if at is None:
+        return None
+    return dt.datetime.fromtimestamp(at, dt.UTC).isoformat(timespec="seconds")
 
 
 def note_obeyed(state: LiveState, at: float | None) -> None:

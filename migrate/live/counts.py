@@ -55,6 +55,7 @@ class Counts:
         with self._lock:
             self._buffer.choosers.add(chooser)
             for doc_id, position in zip(ids, positions.tolist(), strict=True):
+                # What lies high decides the answer
                 self._buffer.wanted[doc_id] += 1 / (position + 1)
 
     def sample(self, query: ServedQuery) -> None:
@@ -85,6 +86,7 @@ class Counts:
         try:
             if buffer != _Buffer():
                 self._write(buffer, uncertainties, compared)
+            # Other searchers spend from the same budget
             if self._budget is not None:
                 self._embedded = int(self._state.counters()["embedded_by_queries"])
         except BaseException:
@@ -102,6 +104,7 @@ class Counts:
         uncertainties: Callable[[Collection[str]], Sequence[float]],
         compared: RankComparison | None,
     ) -> None:
+        # In one transaction, so that a query is counted once or not at all
         weights = zip(buffer.wanted.values(), uncertainties(buffer.wanted), strict=True)
         with self._state.transaction():
             self._state.demand.add(dict(zip(buffer.wanted, weights, strict=True)), buffer.choosers)

@@ -73,6 +73,7 @@ class Texts:
         self.turn = threading.Lock()
         self._records = store.records if isinstance(store, UpdatableStore) else None
         self._pause = Pause()
+        # Files that change are another generation
         self._valid_s = valid_s if self._records else float("inf")
         self._hashes: dict[str, tuple[bytes | None, float]] = {}
         self.rows: Mapping[str, int] = {}
@@ -119,6 +120,7 @@ class Texts:
                     return self._records.vectors(ids)
             ids = [doc_id for doc_id in ids if doc_id in self.rows]
             rows = np.array([self.rows[doc_id] for doc_id in ids], np.int64)
+            # The search has them in memory, where the store would read them from the disk
             held = self._index.held_vectors(rows) if isinstance(self._index, IndexSearcher) else None
             if held is not None:
                 return Batch(ids, held)
@@ -130,7 +132,9 @@ class Texts:
     def vectors(self, ids: Sequence[str]) -> Vectors | None:
         """Return the vectors of documents as they are in the store, (n, dim); None where they cannot be read now."""
         read = self.vectors_there(ids)
-        return None if read is None or list(read.ids) != list(ids) else read.vectors
+        if read is None or list(read.ids) != list(ids):
+            return None
+        return read.vectors
 
     def hashes(self, ids: Sequence[str]) -> list[bytes | None]:
         """Return the hash of the text that each document has now; None where it has none, or cannot be read now."""
@@ -138,6 +142,7 @@ class Texts:
         oldest = now - self._valid_s
         hashes = self._hashes
         entries = list(map(hashes.get, ids))
+        # Only what is not known is read: a query has some hundred documents, most of them seen before
         new = [doc_id for doc_id, entry in zip(ids, entries, strict=True) if entry is None or entry[1] < oldest]
         if new and self._pause.is_over:
             try:
@@ -147,7 +152,9 @@ class Texts:
             else:
                 self._pause.end()
                 for doc_id in new:
-                    text = documents[doc_id].text if doc_id in documents else ""
+                    text = ""
+                    if doc_id in documents:
+                        text = documents[doc_id].text
                     hashes[doc_id] = text_hash(text) if text.strip() else None, now
                 entries = list(map(hashes.get, ids))
         return [None if entry is None else entry[0] for entry in entries]
@@ -234,7 +241,9 @@ def _opened(location: str, vectors: LiveVectors, valid_s: float) -> Generation:
     manifest = store.info.manifest
     identity = vectors.embedder.identity
     if model != identity:
-        state = " in another state" if model.spec == identity.spec else ""
+        state = ""
+        if model.spec == identity.spec:
+            state = " in another state"
         raise StoreError(
             f"{location}: the store is of {model.spec}{state}, and queries are embedded by {identity.spec}; name the "
             "store's model, or another store"
@@ -279,6 +288,7 @@ def confidence_of(store: Store) -> Vectors | None:
 
 def marker_at_rest(location: str) -> Any:
     """Wait for the end of a switch, in which tables have traded names and what lies beside them has not."""
+    # A switch takes moments; five seconds are enough for one that is not interrupted
     for _ in range(100):
         if (marker := _marker(open_store(location))) is not None:
             return marker
@@ -295,6 +305,7 @@ def _marker(store: Store) -> Any:
     if files is not None:
         paths = dict.fromkeys((files.index_path, *(s.path for s in files.stamps), files.folder / MANIFEST_NAME))
         return tuple(FileStamp.of(path) for path in paths if path.exists())
+    # Its rows may change at any time: only another store under its name is another generation
     if isinstance(store, UpdatableStore):
         answering = store.records.answering()
         if answering is None:
@@ -303,5 +314,8 @@ def _marker(store: Store) -> Any:
         exchange = find_exchange(store.info.location)
         answering = {} if exchange is None else exchange.record() or {}
     folder = path_in(store.info.location)
-    status = None if folder is None else folder.stat()
+    # Names of tables stay where a whole folder is exchanged, and only its inode tells
+    status = None
+    if folder is not None:
+        status = folder.stat()
     return answering, status and (status.st_dev, status.st_ino)

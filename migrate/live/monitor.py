@@ -63,7 +63,10 @@ _ERROR: Final = (1 - CONFIDENCE) / 2
 
 DEPTHS: Final = (2 * CUT, 50, 100, 200)
 """The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
-for a query of which documents outside may take more than 0.005."""
+for a query of which documents outside may take more than `_MATTERS`."""
+
+_MATTERS: Final = 0.005
+"""Agreement that documents outside the pool may take, up to which a deeper pool would cost more than it says."""
 
 _MONITOR: Final = "own monitor"
 
@@ -133,7 +136,9 @@ class Monitor:
     @property
     def wants(self) -> int:
         """So many queries are looked at at once, at least."""
-        return CALIBRATION if self.calibration is None else 1
+        if self.calibration is None:
+            return CALIBRATION
+        return 1
 
     def judged(self, pool: ServedPool) -> Monitor:
         """Look at some more queries, in their order: all that were sampled since, whatever their answers were.
@@ -148,7 +153,10 @@ class Monitor:
             calibration = pool.calibrated(_ERROR)
             kinds = self.kinds.with_usual(pool.vectors)
             return replace(self, last=last, n_documents=count, calibration=calibration, kinds=kinds)
-        low, high, first_low, first_high = self.low, self.high, self.first_low, self.first_high
+        low = self.low
+        high = self.high
+        first_low = self.first_low
+        first_high = self.first_high
         kinds, is_first = self.kinds.with_new(pool.vectors)
         for below, above, first in zip(*pool.scores(self.calibration), is_first, strict=True):
             low = low.with_score(float(below))
@@ -162,6 +170,7 @@ class Monitor:
     def verdict(self, waiting: int = 0) -> LiveVerdict:
         """Return the verdict of now, at any time; `waiting` are queries that were not looked at yet."""
         limits = limits_of(self.margin)
+        # Of all queries and of the first of each kind: a query that thousands repeat must not decide alone
         lower = min(scores.lower((1 - FLOOR_SHARE) * _ERROR) for scores in (self.low, self.first_low))
         upper = max(scores.upper(_ERROR) for scores in (self.high, self.first_high))
         outcome = Outcome.INCONCLUSIVE
@@ -193,7 +202,9 @@ class Monitor:
     def kept_in(cls, state: LiveState) -> Self | None:
         """Return the one that a state keeps; None where it keeps none."""
         content = state.value(_MONITOR)
-        return None if content is None else cls.of_json(content)
+        if content is None:
+            return None
+        return cls.of_json(content)
 
     def as_json(self) -> dict[str, Any]:
         """Return what `of_json` reads."""
@@ -235,6 +246,7 @@ class ServedPool:
         self.metric: Metric = store.info.metric
         self.ids = [doc_id for batch in store.scan() for doc_id in batch.ids]
         self.row_of = {doc_id: row for row, doc_id in enumerate(self.ids)}
+        # Of documents that were deleted since there is no true vector
         self.queries = [query for query in queries if query.ids and all(doc in self.row_of for doc in query.ids[:CUT])]
         if not self.queries:
             return
@@ -264,12 +276,15 @@ class ServedPool:
 
     def _compared(self, vectors: Vectors) -> Vectors:
         """Return vectors as the store compares them."""
-        return unit_rows(vectors) if self.is_cosine else vectors
+        if self.is_cosine:
+            return unit_rows(vectors)
+        return vectors
 
     def _best(self) -> Rankings:
         """Return the first documents of a full re-embed, among the pool and all that is true in the store."""
         top = TopK(self.query_set.query_ids, self.vectors, metric=self.metric, depth=CUT)
         top.add([self.ids[row] for row in self.pooled], np.stack([self.true[row] for row in self.pooled.tolist()]))
+        # What is true in the store anyway costs nothing to compare with
         outside = self.is_true.copy()
         outside[self.pooled] = False
         start = 0
@@ -328,6 +343,7 @@ class ServedPool:
 
     def _recent(self, query: int) -> Lately:
         """Return the later half of a query's documents, if translated; served or not, which depends on errors."""
+        # As near as documents outside may be: the ten that were served are there because of their errors
         half = slice(DEPTHS[0] // 2, min(DEPTHS[0], self.store.info.count))
         rows = self.ranked.rows[query, half]
         untrue = ~self.is_true[rows]
@@ -339,7 +355,7 @@ class ServedPool:
         """Two scores of each query, (q,) each: the least that it is expected to be, and the most."""
         losses = self._losses(calibration)
         for depth in DEPTHS[1:]:
-            matters = losses > 0.005
+            matters = losses > _MATTERS
             if not matters.any():
                 break
             self._add(self.ranked.rows[matters, :depth].ravel())

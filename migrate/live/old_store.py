@@ -74,7 +74,9 @@ class OldStore:
         store = open_store(self.location, verify=True)
         info = store.info
         model = self._vectors.embedder.identity
-        recorded = info.manifest.model if info.manifest is not None else None
+        recorded = None
+        if info.manifest is not None:
+            recorded = info.manifest.model
         if recorded is not None and recorded.spec != model.spec:
             raise StoreError(
                 f"{self.location}: the old store is of {recorded.spec}, and its queries are embedded by {model.spec}; "
@@ -92,6 +94,7 @@ class OldStore:
 
     def _compare_ids(self, store: Store) -> None:
         """Make sure that the new store has documents of the old one."""
+        # From all over the store: the first documents may be all that two corpora share
         rows = np.linspace(0, store.info.count - 1, num=min(_SAMPLE, store.info.count)).astype(np.int64)
         ids = store.ids(rows)
         found = self._new(ids)
@@ -130,6 +133,7 @@ class OldStore:
         if opened is None:
             raise StoreError(f"{self.location}: the old store is gone")
         hits = opened.index.search(vector[None], depth, where)[0]
+        # Looked at after the search: the store may have been exchanged while it ran
         if not is_in_memory(opened.store) and marker_at_rest(self.location) != opened.marker:
             raise StoreError(f"{self.location}: another store has come to its place")
         return hits
@@ -139,9 +143,12 @@ class OldStore:
         try:
             hits = asked.found.result(max(asked.until - time.monotonic(), 0))
         except Exception as error:
+            # Late searches would fill the pool, and every query after them would be late
             asked.found.cancel()
             if self._pause.fail():
-                reason = "is late" if isinstance(error, TimeoutError) else str(error)
+                reason = "is late"
+                if not isinstance(error, TimeoutError):
+                    reason = str(error)
                 _log.warning("%s: the new store answers alone: the old one %s", self.location, reason)
             return None
         self._pause.end()
@@ -156,6 +163,7 @@ class OldStore:
         whose true vectors are not in the new store yet. The share of true vectors among all of them, 0-1, is what the
         old ranks lose in weight.
         """
+        # The translated vectors are what the old ranks are to make up for, so they do not judge them
         by_true = [doc_id for doc_id in ranking if doc_id in true]
         with self._lock:
             self._comparison.add(both.new, both.old)

@@ -105,6 +105,7 @@ class Account:
     def note(self, documents: int, tokens: int) -> None:
         """Note texts that are sent, and their tokens; fewer than 0 are of texts that were not embedded."""
         spent = self.spent
+        # Before anything is sent: a process that is killed has spent it, and must not spend it again
         spent = WorkerSpending(max(spent.documents + documents, 0), max(spent.tokens + tokens, 0))
         self.state.note(_SPENT, asdict(spent))
 
@@ -127,7 +128,9 @@ class PayingEmbedder(WrappedEmbedder):
 
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed as the embedder inside; raises as `embed_each`."""
-        return gather(self, texts, role, progress) if texts else self.embedder.embed(texts, role)
+        if texts:
+            return gather(self, texts, role, progress)
+        return self.embedder.embed(texts, role)
 
     def embed_each(self, texts: Sequence[Text], role: Role, keep: Keep, *, progress: Progress = no_progress) -> None:
         """Embed as the embedder inside; where the budget has no room for all, none is sent: SpendingError."""

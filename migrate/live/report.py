@@ -21,7 +21,9 @@ def verdict_sentence(status: LiveStatus) -> str:
         return f"{status.outcome}: every vector is the model's own, as in a full re-embed; no query need be scored"
     verdict = status.verdict
     if verdict is None or not verdict.n_queries:
-        needed = f", {status.needed:,} more are needed to begin with" if status.needed else ""
+        needed = ""
+        if status.needed:
+            needed = f", {status.needed:,} more are needed to begin with"
         waiting = 0 if verdict is None else verdict.waiting
         return f"INCONCLUSIVE: no sampled query was scored yet ({waiting:,} wait{needed})"
     span = f"agreement@10 {verdict.likely:.3f} to {verdict.mean:.3f} over {verdict.n_queries:,} sampled queries"
@@ -37,7 +39,9 @@ def verdict_sentence(status: LiveStatus) -> str:
 
 
 def _true_sentence(status: LiveStatus) -> str:
-    refused = f", {status.refused:,} refused by the model" if status.refused else ""
+    refused = ""
+    if status.refused:
+        refused = f", {status.refused:,} refused by the model"
     if status.true is None or (share := status.share) is None:
         return (
             "another store is there than the one that was served and worked at: which vectors are true ones is known "
@@ -55,7 +59,9 @@ def _worker_sentence(status: LiveStatus) -> str:
     cost = f"{spent['tokens']:,.0f} tokens" + (f", {dollars(spent['usd'])}" if spent["usd"] else "")
     paused_since = as_iso(status.paused_at)
     if paused_since is not None:
-        state = "the worker is" if status.is_running else "no worker is running, and one that is started is"
+        state = "no worker is running, and one that is started is"
+        if status.is_running:
+            state = "the worker is"
         sentence = f"{state} paused since {paused_since}, until `live resume`"
     elif status.is_running:
         sentence = f"the worker is {worker.phase}" + (f": {worker.message}" if worker.message else "")
@@ -80,7 +86,9 @@ def _queries_sentences(status: LiveStatus) -> list[str]:
 
 def run_text(report: WorkerReport) -> str:
     """Return the end of a run of the worker."""
-    refused = f", {report.refused:,} refused" if report.refused else ""
+    refused = ""
+    if report.refused:
+        refused = f", {report.refused:,} refused"
     return wrap(f"{report.phase}: {report.message}; {report.true:,} of {report.count:,} vectors are true ones{refused}")
 
 

@@ -142,6 +142,7 @@ class LiveSearcher:
         if self._thread is not None:
             self._thread.join()
         self._opened.close()
+        # A full disk is no reason to leave a server hanging at its end
         with suppress(LeadMigrateError):
             self._write_down()
         self._opened.state.close()
@@ -166,6 +167,7 @@ class LiveSearcher:
             raise UsageError(f"{self.location}: this searcher was closed; make another")
         self._start_keeping_up()
         opened = self._opened
+        # As deep for any k: the monitor compares queries, whatever their callers show
         depth = max(self.limits.depth, k, MONITORED)
         found = self._search_stores(query, depth, where)
         if isinstance(found, Hits):
@@ -211,6 +213,7 @@ class LiveSearcher:
         beside = None
         if self.generation.is_translated or is_left_alone:
             beside = old.ask(query, depth, where, seconds=seconds)
+        # The model has just failed: waiting for it again would make every query as slow as its time-out
         if is_left_alone and beside is not None and (hits := old.answer_of(beside)) is not None:
             return hits
         try:
@@ -220,12 +223,15 @@ class LiveSearcher:
                 raise  # it is about the query or the store
             if self._failing.fail():
                 _log.warning("%s: the old store answers alone: %s", self.location, error)
+            # It was not asked at once where the new store is complete
             beside = beside or old.ask(query, depth, where, seconds=seconds)
             if beside is None or (hits := old.answer_of(beside)) is None:
                 raise
             return hits
         self._failing.end()
-        return found if beside is None else replace(found, old=old.answer_of(beside))
+        if beside is None:
+            return found
+        return replace(found, old=old.answer_of(beside))
 
     def _search_new(self, query: str | Vectors, depth: int, where: Any) -> FirstStage:
         while True:
@@ -255,9 +261,12 @@ class LiveSearcher:
         if location is None or model is None:
             raise UsageError("old and old_model go together: the store before the migration, and the model it is of")
         place = absolute_location(location)
+        # After a switch both names may lead to one store
         if place == self.location or generation_of(store := open_store(place)) == self.generation.key:
             raise UsageError(f"{place}: old is the new store itself; name the store before the migration")
-        recorded = store.info.manifest.model if store.info.manifest is not None else None
+        recorded = None
+        if store.info.manifest is not None:
+            recorded = store.info.manifest.model
         embedder = load_known(model, recorded, state=store.folder) if isinstance(model, str) else model
         embedder = _cached(embedder, cache)
         if embedder.identity == self._opened.vectors.embedder.identity:
@@ -266,6 +275,7 @@ class LiveSearcher:
                 "migration"
             )
         warm_up(embedder)
+        # The old store has all its vectors: nothing is embedded of its documents, and nothing counted
         vectors = LiveVectors(embedder, memory_bytes=0, count=lambda _: None)
         compared = RankComparison(**(self._opened.state.value(OLD_STORE) or {}))
         return OldStore(place, vectors, compared, new=lambda ids: self.generation.texts.vectors_there(ids))
@@ -299,6 +309,7 @@ class LiveSearcher:
         version = state.documents.version
         true = None if version == self._marks else state.documents.true()
         if generation.is_behind():
+            # A copy of a database of which something changes every second would be made all the time
             if time.monotonic() >= self._copied_until:
                 self._open_again()
         elif true is not None:
@@ -318,6 +329,7 @@ class LiveSearcher:
 
     def _start_keeping_up(self) -> None:
         with self._lock:
+            # A thread does not survive a fork, and servers open a searcher before they fork
             if self._thread is None:  # at the first query, in the process that asks
                 self._thread = threading.Thread(target=self._keep_up, name="live-refresh", daemon=True)
                 self._thread.start()
@@ -343,12 +355,15 @@ def found_documents(searcher: LiveSearcher, query: str, k: int, where: Any = Non
 
 def nearness(searcher: LiveSearcher, score: float) -> float:
     """Return a score that grows with nearness: the inner product, that of unit vectors for a squared distance."""
-    return 1 - score / 2 if searcher.generation.store.info.metric == "l2" else score
+    if searcher.generation.store.info.metric == "l2":
+        return 1 - score / 2
+    return score
 
 
 def _embedder(store: Store, model: str | Embedder | None, cache: Path) -> Embedder:
     """Return the model by which queries are embedded, behind a cache; None is the store's own."""
     identity = model_of(store)
+    # A spec is what the store says; its prefixes and dimension come from there too
     named = identity.spec if model is None else model
     if not isinstance(named, str | Embedder):
         raise UsageError(
@@ -362,7 +377,9 @@ def _embedder(store: Store, model: str | Embedder | None, cache: Path) -> Embedd
 
 
 def _cached(embedder: Embedder, cache: Path) -> Embedder:
-    return CachedEmbedder(embedder, cache) if embedder.cacheable else embedder
+    if embedder.cacheable:
+        return CachedEmbedder(embedder, cache)
+    return embedder
 
 
 def _is_noted(model: Embedder, identity: ModelIdentity) -> bool:

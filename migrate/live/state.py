@@ -314,7 +314,9 @@ class LiveState(OwnDatabase):
     def value(self, name: str) -> Any:
         """Return the fact of that name; None where there is none."""
         rows = self.read("SELECT fact FROM facts WHERE name = ?", name)
-        return json.loads(rows[0][0]) if rows else None
+        if rows:
+            return json.loads(rows[0][0])
+        return None
 
     def read(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, of one view of the file; waits for nobody."""

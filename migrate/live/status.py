@@ -53,14 +53,18 @@ class LiveStatus:
         """The verdict in a word."""
         if self.is_all_true:
             return Outcome.SAFE
-        return Outcome.INCONCLUSIVE if self.verdict is None else self.verdict.outcome
+        if self.verdict is None:
+            return Outcome.INCONCLUSIVE
+        return self.verdict.outcome
 
     @property
     def share(self) -> float | None:
         """The share of the documents, 0-1, that have true vectors."""
         if self.true is None:
             return None
-        return self.true / self.count if self.count else 0.0
+        if self.count:
+            return self.true / self.count
+        return 0.0
 
 
 def open_state(store: Store) -> LiveState:
@@ -88,7 +92,9 @@ def status_of(location: str) -> LiveStatus:
         waiting = len(state.queries.after(0 if monitor is None else monitor.last, limit=10_000))
         uncalibrated = monitor is None or monitor.calibration is None
         is_known = state.value("generation") in (None, generation_of(store))
-        true = len(state.documents.true()) if is_known else None
+        true = None
+        if is_known:
+            true = len(state.documents.true())
         return LiveStatus(
             location=location,
             count=count,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from migrate.stores.file_store import as_files
 from migrate.stores.serving import is_cosine
 from migrate.translate import batch_rows
 from migrate.vectors import Document, Vectors, unit_rows
+
+_ROUNDING: Final = 1e-6
+"""Difference of unit vectors that is the rounding of float32."""
 
 
 @dataclass
@@ -70,9 +74,13 @@ def survey_store(store: Store, embedder: Embedder, refused: Mapping[str, tuple[b
                 survey.refused += 1
                 continue
             true = cached.get(number)
-            sure = 0.0 if confidence is None or np.isnan(confidence[row]) else float(confidence[row])
-            if true is not None and not store.info.exact:  # it keeps codes: nothing to compare
-                same, bitwise = sure == 1, False
+            sure = 0.0
+            if confidence is not None and not np.isnan(confidence[row]):
+                sure = float(confidence[row])
+            if true is not None and not store.info.exact:
+                # It keeps codes, which no vector can be compared with: the confidence says which are true
+                same = sure == 1
+                bitwise = False
             else:
                 same, bitwise = _same(vectors[number], true, cosine=cosine)
             if same:
@@ -107,5 +115,6 @@ def _same(stored: Vectors, true: Vectors | None, *, cosine: bool) -> tuple[bool,
         return False, False
     if np.array_equal(stored, true):
         return True, True
-    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=1e-6)
+    # A database that compares by cosine may have brought the vector to unit length when it was written
+    near = cosine and np.allclose(unit_rows(stored[None]), unit_rows(true[None]), rtol=0, atol=_ROUNDING)
     return bool(near), False

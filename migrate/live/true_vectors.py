@@ -29,6 +29,16 @@ _log = logging.getLogger(__name__)
 _ASK_AGAIN_S: Final = 30.0
 """Seconds after which the cache is asked again for a text that it did not have."""
 
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 60.0
+"""The first pause after a failure, and the longest after many."""
+
+_REMEMBERED_QUERIES: Final = 1_000
+"""Queries whose vectors are held in memory."""
+
+_BATCHES_PER_THREAD: Final = 4
+"""Batches that may be embedded or wait for it, to a thread."""
+
 CountUp = Callable[[Mapping[Counter, float]], None]
 
 
@@ -48,13 +58,14 @@ class Pause:
         """Begin a pause; return True if there was none."""
         if not self.is_over:
             return False
-        self._until = time.monotonic() + min(0.5 * 2**self._failures, 60.0)
+        self._until = time.monotonic() + min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
         self._failures += 1
         return True
 
     def end(self) -> None:
         """End the pause, and forget the failures."""
-        self._failures, self._until = 0, 0.0
+        self._failures = 0
+        self._until = 0.0
 
 
 class VectorMemory:
@@ -99,6 +110,7 @@ class LiveVectors:
         self._turn: AbstractContextManager[object] = nullcontext() if is_api else threading.Lock()
         self._threads = 4 if is_api else 1
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="live-embed")
+        # Threads of their own: the cache answers while the model hangs
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="live-cache")
         # The cache is written to for each text that is new in it, which a query should not wait for.
         model = embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
@@ -107,8 +119,10 @@ class LiveVectors:
         self._count = count
         self._lock = threading.Lock()
         dim = embedder.identity.dim
-        self._memory = VectorMemory(dim, max(memory_bytes // (4 * dim), 1))
-        self._queries = VectorMemory(dim, 1_000)
+        bytes_per_vector = np.dtype(np.float32).itemsize * dim
+        self._memory = VectorMemory(dim, max(memory_bytes // bytes_per_vector, 1))
+        # People ask the same again, page by page, and so do tests of a server
+        self._queries = VectorMemory(dim, _REMEMBERED_QUERIES)
         self._flights: dict[bytes, Future[None]] = {}
         self._absent: dict[bytes, float] = {}
         self._refused: set[bytes] = set()
@@ -163,6 +177,7 @@ class LiveVectors:
                     if position in vectors:
                         self._keep(digest, vectors[position])
 
+        # Late vectors are not lost: they come into memory for the next query
         with suppress(RuntimeError):  # closed meanwhile
             wait([self._readers.submit(take)] if documents else [], timeout=max(seconds, 0))
 
@@ -178,8 +193,8 @@ class LiveVectors:
                 for digest, document in documents.items()
                 if digest not in self._flights and digest not in self._memory and digest not in self._refused
             }
-            # more batches than four to a thread are left to the worker
-            if self._batches >= 4 * self._threads or not self._failing.is_over:
+            # What is beyond that is left to the worker: a query that waits in a long line is late anyway
+            if self._batches >= _BATCHES_PER_THREAD * self._threads or not self._failing.is_over:
                 new = {}
             started: dict[bytes, Future[None]] = {digest: Future() for digest in new}
             self._flights |= started
@@ -193,6 +208,7 @@ class LiveVectors:
         if not flights or seconds <= 0 or not self._slow.is_over:
             return
         done, late = wait(flights, timeout=seconds)
+        # One batch that is in time shows that the server answers
         if late and not done:
             self._slow.fail()
         elif done:

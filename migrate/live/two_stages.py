@@ -113,6 +113,7 @@ def second_stage(
     hits = first.hits
     if first.old is not None:
         hits = joined(info, generation.texts, query, hits, first.old.ids, depth=depth)
+    # Of documents beyond, true vectors would hardly change the first ten
     pool = hits.ids[:depth]
     hashes = generation.texts.hashes(pool)
     lacking = generation.untrue(pool, hashes)
@@ -125,10 +126,13 @@ def second_stage(
     allowed = counts.allowed(limits.max_documents)
     translated = None
     if len(present) < len(ids) and (allowed or len(present)):
+        # Read only where there are true vectors to learn from: that is a request to the database
         translated = generation.texts.vectors(ids)
     if len(present) < len(ids) and allowed:
         # Of both stores, those that are first by the ranks in both
-        best_first = untrue.estimates(present, rows, translated) if first.old is None else None
+        best_first = None
+        if first.old is None:
+            best_first = untrue.estimates(present, rows, translated)
         present, rows = _embed(untrue, untrue.missing(present, best_first), allowed, first.chooser, deadline)
     scores: NDArray[np.floating] = hits.scores
     if len(present) < len(ids):
@@ -144,6 +148,7 @@ def second_stage(
     if first.old is not None and old_store is not None:
         both = BothFound(first.hits.ids, first.old.ids, info.count)
         true = {ids[row] for row in present.tolist()}
+        # The nearer the store is to a full re-embed, the less the old model has to add
         true_share = 1 - (len(ids) - len(true)) / max(len(pool), 1)
         shown = old_store.fuse(shown, both, true, true_share=true_share, depth=n_shown)
         answered_by = ("new", "old")
@@ -182,4 +187,6 @@ def _embed(
 
 def _as_compared(generation: Generation, rows: Vectors) -> Vectors:
     """Return vectors as the store compares them."""
-    return unit_rows(rows) if is_cosine(generation.store.info) else rows
+    if is_cosine(generation.store.info):
+        return unit_rows(rows)
+    return rows

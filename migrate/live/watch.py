@@ -81,5 +81,7 @@ class Watch:
 def translation_of(store: Store) -> str:
     """Name the translation that gave the vectors without a true one; true vectors that come do not change it."""
     manifest = store.info.manifest
-    inputs = None if manifest is None else dict(manifest.inputs)
+    inputs = None
+    if manifest is not None:
+        inputs = dict(manifest.inputs)
     return canonical_json(inputs)

@@ -113,7 +113,8 @@ class Worker:
                 message = str(error)
                 raise
             except KeyboardInterrupt:
-                phase, message = "stopped", "interrupted"
+                phase = "stopped"
+                message = "interrupted"
                 raise
             finally:
                 self._say(phase, message)
@@ -132,9 +133,12 @@ class Worker:
             except (RemoteError, LockedError) as error:
                 self._pause(str(error))
                 continue
+            # A model or a server may be back; a store may not, so that only a database that changes is tried again
             except StoreError as error:  # of a database that documents were deleted from while it was read
                 manifest = self.store.info.manifest
-                model = None if manifest is None else manifest.model
+                model = None
+                if manifest is not None:
+                    model = manifest.model
                 is_ours = model is not None and model == self.embedder.identity  # not after a rollback
                 if self._is_in_files or self._failures >= _MOST_FAILURES or not is_ours:
                     raise
@@ -154,6 +158,7 @@ class Worker:
         """Take one step of the work; return the phase and why, where there was nothing to write."""
         is_paused = self._paused_at is not None
         is_surveyed = self._surveyed_at > -np.inf
+        # A worker that starts paused surveys once, for `live status` to have figures
         if not (is_paused and is_surveyed) and self._is_other():
             self._survey()
         if is_paused:
@@ -166,7 +171,9 @@ class Worker:
             return self._end()
         self._say("running", "")
         stops = self._fill(documents)
-        return None if stops is None else ("paused", stops)
+        if stops is None:
+            return None
+        return ("paused", stops)
 
     @property
     def _is_in_files(self) -> bool:
@@ -174,6 +181,7 @@ class Worker:
 
     def _end(self) -> tuple[WorkerPhase, str] | None:
         """Return the phase and why, where nothing is left; None where another look at the store found something."""
+        # Nothing is left to do, and yet not all is true: others have embedded, added or deleted documents meanwhile
         if not self.survey.embedded and not self.survey.remaining and not self.survey.is_complete:
             n_true = len(self.survey.true)
             self._survey()
@@ -181,10 +189,14 @@ class Worker:
                 return None
         survey = self.survey
         if survey.is_complete:
-            refused = f", but {survey.refused:,} that it refuses" if survey.refused else ""
+            refused = ""
+            if survey.refused:
+                refused = f", but {survey.refused:,} that it refuses"
             if not survey.is_all_in_store:
                 return "complete", f"all {len(survey.true):,} true vectors are in the cache{refused}"
-            equal = "to the bit, as a full re-embed has them" if survey.bitwise else "as the store can hold them"
+            equal = "as the store can hold them"
+            if survey.bitwise:
+                equal = "to the bit, as a full re-embed has them"
             return "complete", f"all {len(survey.true):,} vectors are the model's own{refused}, {equal}"
         if survey.remaining and self._is_unaffordable:
             return "paused", (
@@ -200,6 +212,7 @@ class Worker:
     def _is_other(self) -> bool:
         """Tell if the store may hold other documents than the survey has seen, or the cache many more."""
         by_queries = self.state.counters()["embedded_by_queries"] - self._embedded_by_queries
+        # A survey reads the whole store, which is dear: not after each query that had a document embedded
         if self._surveyed_at == -np.inf or by_queries + self._unsurveyed >= max(_NEWS * self.survey.count, 1):
             return True
         files = as_files(self.store)
@@ -217,7 +230,8 @@ class Worker:
             self.account.require_room([*documents, *documents[:1]])
             claim = claim_of_cache(self.embedder, documents)
             n_asked = matches(claim, self.embedder, past_cache=True).require(self.location).count
-            if not self.survey.in_store:  # nothing in the store is what the cache has
+            # The cache may be of this model and the store of another: what the store calls true has to be its own too
+            if not self.survey.in_store:
                 unproven = np.array([self.survey.rows[doc_id] for doc_id in self.survey.unproven], dtype=np.int64)
                 claim = claim_of_true_rows(self.store, unproven)
                 n_asked += matches(claim, self.embedder, past_cache=True).require_one(self.location).count
@@ -234,6 +248,7 @@ class Worker:
         store = self.store = open_store(self.location)
         self._has_written = False
         _check_fits(store, self.embedder)
+        # A budget in per cent is one of the documents that there are now
         self.account.limit_to(store.info.count)
         self.state.adopt(self.embedder.cache_scope("document"), generation_of(store))
         self._watch.adopt(store)
@@ -241,6 +256,7 @@ class Worker:
         self._embedded_by_queries = self.state.counters()["embedded_by_queries"]
         self._unsurveyed = 0.0
         survey = survey_store(store, self.embedder, refused)
+        # A text that was refused may be another by now, and is tried again
         self.state.documents.settle(survey.true, refused.keys() & set(survey.remaining))
         self.survey = survey
         self._surveyed_at = time.monotonic()
@@ -249,12 +265,14 @@ class Worker:
         """Return what to write next: what is embedded already, the most wanted, then, where others are to be, these."""
         survey = self.survey
         if survey.embedded:
+            # Paid for already: written whatever the budget, and before anything is sent
             ids = survey.embedded[:_BATCH]
             del survey.embedded[:_BATCH]
             return self._documents([doc_id for doc_id in ids if doc_id not in survey.true])
         size = int(min(self._room(), _BATCH))
         if size <= 0:
             return []
+        # Documents may be wanted that were deleted since
         queued = (doc_id for doc_id in self.state.demand.queue(_BATCH) if doc_id in survey.rows)
         ids = [doc_id for doc_id in queued if doc_id not in survey.true][:size]
         chosen = set(ids)
@@ -266,19 +284,25 @@ class Worker:
 
     def _room(self) -> float:
         """Return how many more documents may be embedded, where the budget is one of documents or used up."""
-        return 0 if self._is_unaffordable else self.account.room
+        if self._is_unaffordable:
+            return 0
+        return self.account.room
 
     def _documents(self, ids: Sequence[str]) -> list[Document]:
         rows = np.array([self.survey.rows[doc_id] for doc_id in ids], dtype=np.int64)
-        return list(self.store.documents(rows)) if len(rows) else []
+        if len(rows):
+            return list(self.store.documents(rows))
+        return []
 
     # Doing it.
 
     def _fill(self, documents: Sequence[Document]) -> str | None:
         """Embed documents and put their vectors; return why that is the end of it, where it is."""
+        # Noted with each vector: an audit must not judge by queries that chose what was embedded
         self.embedder = chosen_by_served(self.embedder, self.state)
         cached = are_cached(self.embedder, documents, "document")
         new = [document for document, is_known in zip(documents, cached, strict=True) if not is_known]
+        # The cache gives its vectors for nothing, so that only new texts count
         unpaid = {document.id for document in new[self.account.fits(new) :]}
         batch = [document for document in documents if document.id not in unpaid]
         try:
@@ -312,6 +336,7 @@ class Worker:
                 self.state.documents.refuse({document.id: (text_hash(document.text), str(error))})
                 self.survey.refused += 1
                 return
+            # An API refuses a batch as a whole: halves find the text that it is about
             half = len(documents) // 2
             yield from self._embedded(documents[:half])
             yield from self._embedded(documents[half:])
@@ -330,6 +355,7 @@ class Worker:
 
     def _say(self, phase: WorkerPhase, message: str) -> None:
         facts = WorkerFacts(phase, os.getpid(), message)
+        # Reading is free, but each write is synced to the disk
         if WorkerFacts.kept_in(self.state) != facts:
             facts.keep(self.state)
 
@@ -344,6 +370,7 @@ class Worker:
         """Wait, unless somebody asks for something else."""
         end = time.monotonic() + seconds
         while (remaining := end - time.monotonic()) > 0:
+            # Asked every second: whoever stops a worker waits for it
             if self.state.value(STOP) or paused_at(self.state) != self._paused_at:
                 return
             time.sleep(min(remaining, _POLL_S))
@@ -351,7 +378,9 @@ class Worker:
 
 def budget_of(options: WorkerOptions) -> Budget | None:
     """Return the budget of a worker; raises UsageError where it is none."""
-    return None if options.budget is None else Budget.parse(options.budget)
+    if options.budget is None:
+        return None
+    return Budget.parse(options.budget)
 
 
 def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> PlannedModel:
@@ -363,6 +392,7 @@ def planned_model(store: Store, embedder: Embedder, options: WorkerOptions) -> P
     if state_path(store).exists():
         with LiveState(state_path(store)) as state:
             spent = WorkerSpending.kept_in(state)
+    # At each start some texts are asked for again, to prove that the model is still that of the cache
     again = ASKED_AGAIN if needs_proof(embedder) else 0
     cap = SpendingCap()
     cap.meter(embedder, options.price)

@@ -43,6 +43,7 @@ def replace_vectors(store: UpdatableStore, hashes: Mapping[str, bytes], vectors:
     rows = {doc_id: row for row, doc_id in enumerate(hashes) if doc_id in now}
     rows = {doc_id: row for doc_id, row in rows.items() if text_hash(now[doc_id].text) == hashes[doc_id]}
     ids = list(rows)
+    # A text that changed since it was embedded would get the vector of the old one
     store.records.put(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
     return ids
 

@@ -14,6 +14,15 @@ import numpy as np
 from migrate.stitch.text_features import Matrix
 from migrate.vectors import Vectors
 
+_MOST_STRETCH = 10.0
+"""The most that a direction is stretched or shrunk."""
+
+_STRETCH_POWER = 1.25
+"""A higher power gains nDCG@10 and loses overlap@10; up to here hardly any of the latter."""
+
+_LEAST_VARIANCE = 1e-6
+"""Share of the largest variance below which a direction is rounding error."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AffineMap:
@@ -38,9 +47,9 @@ def fit_spread(predicted: Vectors, truth: Vectors) -> AffineMap:
     true -= mean
     variances, directions = _principal(true)
     spread = np.square((predicted - mean) @ directions).sum(axis=0)
-    shortfall = np.sqrt(variances / np.maximum(spread, variances / 10.0**2))
-    # A higher power gains nDCG@10 and loses overlap@10; up to here hardly any of the latter
-    stretch = np.clip(shortfall**1.25, 1 / 10.0, 10.0)
+    # Bounded, so that a direction of which nothing is predicted is not blown up from noise
+    shortfall = np.sqrt(variances / np.maximum(spread, variances / _MOST_STRETCH**2))
+    stretch = np.clip(shortfall**_STRETCH_POWER, 1 / _MOST_STRETCH, _MOST_STRETCH)
     matrix = np.eye(len(mean)) + (directions * (stretch - 1)) @ directions.T
     return AffineMap(matrix, mean - mean @ matrix)
 
@@ -51,9 +60,13 @@ def _principal(centred: Matrix) -> tuple[Matrix, Matrix]:
     By the smaller one of the two Gram matrices, which have the same eigenvalues: few pairs of many dimensions are
     quick.
     """
-    few = len(centred) < centred.shape[1]
-    variances, directions = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
+    is_wide = len(centred) < centred.shape[1]
+    gram = centred @ centred.T if is_wide else centred.T @ centred
+    variances, vectors = np.linalg.eigh(gram)
     # Directions with less hold rounding errors
-    significant = variances > 1e-6 * max(float(variances[-1]), np.finfo(float).tiny)
-    variances, directions = variances[significant], directions[:, significant]
-    return variances, centred.T @ (directions / np.sqrt(variances)) if few else directions
+    significant = variances > _LEAST_VARIANCE * max(float(variances[-1]), np.finfo(float).tiny)
+    variances = variances[significant]
+    vectors = vectors[:, significant]
+    if is_wide:
+        return variances, centred.T @ (vectors / np.sqrt(variances))
+    return variances, vectors

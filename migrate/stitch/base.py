@@ -30,6 +30,9 @@ Split: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 FOLDS = 5
 
+_FEWEST_PAIRS = 2
+"""Pairs that a fit needs at least: one has no spread to learn from."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
@@ -82,7 +85,10 @@ class Stitch(ABC):
 
     def predict(self, vectors: Vectors, texts: TextRows | None = None) -> Prediction:
         """Transform, with the variance where the stitch knows one."""
-        return Prediction(self.transform(vectors, texts), *(() if self.reach is None else self.reach.of(vectors)))
+        predicted = self.transform(vectors, texts)
+        if self.reach is None:
+            return Prediction(predicted)
+        return Prediction(predicted, *self.reach.of(vectors))
 
     def with_reach(self, source: Vectors) -> Self:
         """Learn where the old vectors of the pairs lie, (n, p), so that `predict` knows a variance.
@@ -99,11 +105,15 @@ class Stitch(ABC):
 
         Without `with_variance` a stitch may skip the variance to save time.
         """
-        pairs = pairs if self.reads_texts else replace(pairs, texts=None)
+        if not self.reads_texts:
+            # Cutting rows out of sparse views, for each fold, takes time, and nobody reads them here
+            pairs = replace(pairs, texts=None)
         for fit_rows, held_out in splits:
-            fitted_on, judged = pairs.take(fit_rows), pairs.take(held_out)
+            fitted_on = pairs.take(fit_rows)
+            judged = pairs.take(held_out)
             fitted = copy.copy(self).fit(fitted_on.source, fitted_on.target, fitted_on.texts)
-            fitted = fitted.with_reach(fitted_on.source) if with_variance else fitted
+            if with_variance:
+                fitted = fitted.with_reach(fitted_on.source)
             yield fitted.predict(judged.source, judged.texts)
 
     def tuned(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
@@ -165,7 +175,7 @@ def restore_saved(stitch: Stitch, arrays: Arrays) -> Stitch:
 
 def check_pairs(source: Vectors, target: Vectors) -> None:
     """Make sure that there are at least two pairs, or raise StitchError."""
-    if len(source) != len(target) or len(source) < 2:
+    if len(source) != len(target) or len(source) < _FEWEST_PAIRS:
         raise StitchError(
             f"a fit needs at least 2 pairs of vectors, and there are {len(source)} source and {len(target)} "
             "target vectors; take a larger sample"
@@ -202,12 +212,15 @@ class Pairing:
 
     def in_own_order(self) -> Pairing:
         """The pairs in an order that their vectors make, so that what is drawn from them is drawn in any order."""
+        # Not the order of rows: another order of the same sample would give other folds, and another choice
         keys = [old.tobytes() + new.tobytes() for old, new in zip(self.source, self.target, strict=True)]
         return self.take(np.array(sorted(range(len(self)), key=keys.__getitem__), dtype=np.int64))
 
     def without_views(self, names: Iterable[str]) -> Pairing:
         """The pairs, whose texts are not seen in these views."""
-        return replace(self, texts=None if self.texts is None else self.texts.without(set(names)))
+        if self.texts is None:
+            return self
+        return replace(self, texts=self.texts.without(set(names)))
 
     def fit(self, stitch: Stitch) -> Stitch:
         """A copy of the stitch, fitted on all pairs and stretched by its `spread`."""
@@ -228,16 +241,19 @@ def cross_predict(stitch: Stitch, pairs: Pairing, *, share: float = 1.0, with_va
 
     They are stretched by the stitch's `spread`, if it has one.
     """
-    if len(pairs) == 2:  # each fold leaves one pair to fit on, which predicts its own target
+    if len(pairs) == _FEWEST_PAIRS:  # each fold leaves one pair to fit on, which predicts its own target
         return Prediction(pairs.target[::-1].copy())
     vectors = np.empty_like(pairs.target)
-    variance, prior = (np.full(len(pairs), np.nan, dtype=np.float32) for _ in range(2))
+    # NaN marks what no fold has filled: a stitch may know one of the two, or neither
+    variance = np.full(len(pairs), np.nan, dtype=np.float32)
+    prior = np.full(len(pairs), np.nan, dtype=np.float32)
     splits = []
     for held_out in fold_rows(len(pairs), seed=pairs.seed):
         remaining = np.setdiff1d(np.arange(len(pairs)), held_out)
         if share < 1:
             drawn = np.random.default_rng(pairs.seed).permutation(remaining)
-            remaining = np.sort(drawn[: max(round(share * len(remaining)), 2)])
+            count = max(round(share * len(remaining)), _FEWEST_PAIRS)
+            remaining = np.sort(drawn[:count])
         splits.append((remaining, held_out))
     predictions = stitch.cross_predict(pairs, splits, with_variance=with_variance)
     for (_, rows), prediction in zip(splits, predictions, strict=True):
@@ -246,6 +262,7 @@ def cross_predict(stitch: Stitch, pairs: Pairing, *, share: float = 1.0, with_va
             if fold_values is not None:
                 values[rows] = fold_values
     if isinstance(stitch, StretchableStitch) and stitch.spread is not None:
+        # As `Pairing.fit` will stretch what the whole stitch predicts
         vectors = stitch.spread.of(vectors).astype(np.float32)
     complete = [None if np.isnan(values).any() else values for values in (variance, prior)]
     return Prediction(vectors, *complete)

@@ -13,6 +13,9 @@ from migrate.stitch.text_features import Matrix
 from migrate.stores.confidence import LEAST_SPEARMAN
 from migrate.vectors import Vectors, squared_norms, unit_rows
 
+_WORST = 0.1
+"""The share of the least confident pairs whose error is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
@@ -45,15 +48,19 @@ class Confidence:
         """
         cosine = _cosines(prediction.vectors, truth)
         signals = _signals(prediction)
+        # Judged by coefficients of the other half: on the pairs that they were fitted on they would look too good
         half = np.random.default_rng(0).permutation(len(cosine)) % 2 == 0
         judged = np.empty(len(cosine))
         for fold in (half, ~half):
             judged[fold] = signals[fold] @ _least_squares(signals[~fold], cosine[~fold])
         error = np.maximum(2 - 2 * cosine, 0)  # rounding takes a cosine beyond 1
-        worst = np.argsort(judged, kind="stable")[: max(round(0.1 * len(error)), 1)]
+        n_worst = max(round(_WORST * len(error)), 1)
+        worst = np.argsort(judged, kind="stable")[:n_worst]
         coefficients = tuple(_least_squares(signals, cosine).tolist())
         lowest, usual = np.percentile(judged, [1, 50]).tolist()
-        share = float(error[worst].sum() / error.sum()) if error.sum() > 0 else 0.0
+        share = 0.0
+        if error.sum() > 0:
+            share = float(error[worst].sum() / error.sum())
         return cls(coefficients, spearman(judged, cosine), share, lowest, usual)
 
     @property
@@ -66,20 +73,26 @@ class Confidence:
 
         `squares` are the squared norms of its vectors, (m,), where they are known already.
         """
-        cosines = _signals(prediction, squares)[:, : len(self.coefficients)] @ np.array(self.coefficients)
-        return np.asarray(
-            np.clip(cosines.astype(np.float32), np.float32(-1), np.nextafter(np.float32(1), np.float32(0)))
-        )
+        # Stitches that were saved before there was a prior have three coefficients
+        signals = _signals(prediction, squares)[:, : len(self.coefficients)]
+        cosines = signals @ np.array(self.coefficients)
+        # A confidence of 1 is how stores mark a true vector
+        below_one = np.nextafter(np.float32(1), np.float32(0))
+        return np.asarray(np.clip(cosines.astype(np.float32), np.float32(-1), below_one))
 
 
 def _signals(prediction: Prediction, squares: Vectors | None = None) -> Matrix:
     """Constant, norm, variance and prior variance of each prediction, (m, 4)."""
-    norms = np.sqrt((squared_norms(prediction.vectors) if squares is None else squares).astype(np.float64))
-    none = np.zeros(len(norms))
-    variances = [
-        none if values is None else values.astype(np.float64) for values in (prediction.variance, prediction.prior)
-    ]
-    return np.column_stack([np.ones(len(norms)), norms, *variances])
+    if squares is None:
+        squares = squared_norms(prediction.vectors)
+    norms = np.sqrt(squares.astype(np.float64))
+    signals = [np.ones(len(norms)), norms]
+    for values in (prediction.variance, prediction.prior):
+        if values is None:
+            signals.append(np.zeros(len(norms)))
+        else:
+            signals.append(values.astype(np.float64))
+    return np.column_stack(signals)
 
 
 def _least_squares(signals: Matrix, cosine: Matrix) -> Matrix:
@@ -102,8 +115,11 @@ def ranks(values: Matrix) -> Matrix:
 
 def spearman(x: Matrix, y: Matrix) -> float:
     """Spearman's rank correlation of two series, (n,); 0 where one of them is constant."""
-    a, b = ranks(x), ranks(y)
-    a -= a.mean()
-    b -= b.mean()
-    scale = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / scale if scale > 0 else 0.0
+    x_ranks = ranks(x)
+    x_ranks -= x_ranks.mean()
+    y_ranks = ranks(y)
+    y_ranks -= y_ranks.mean()
+    scale = float(np.sqrt((x_ranks @ x_ranks) * (y_ranks @ y_ranks)))
+    if not scale > 0:
+        return 0.0
+    return float(x_ranks @ y_ranks) / scale

@@ -82,8 +82,11 @@ class FallbackUse:
 def fit_fallback(pairs: Pairing, selection: Selection) -> Fallback:
     """Fit the best stitch of the old vectors alone: of the candidates of `selection`, or of all where it has none."""
     best = selection.best_of_vectors
+    specs: Sequence[str] = ()
+    if best is not None:
+        specs = (best.stitch,)
     bare = replace(pairs, texts=None)
-    specs = () if best is None else (best.stitch,)
+    # `selection` has tuned it for the same pairs already
     judged = select_stitch(bare, specs=specs, tuned=selection.tuned)
     return Fallback(bare.fit(judged.stitch or new_stitch(judged.chosen)), judged)
 
@@ -262,8 +265,10 @@ class FittedStitch:
         if sphere.radius is None:
             out = _scaled(prediction.vectors, self.norm, squares, batch.vectors)
         else:
+            # Scaling alone would make hubs of unsure predictions, which lie near the mean
             out = sphere.of(prediction.vectors, norm=self.norm, squares=squares)
         if patch:
+            # True vectors were paid for, and are better than any prediction
             positions, rows = self.sample.positions(batch.ids)
             out[positions] = self.sample.vectors[rows]
             confidence[positions] = 1
@@ -301,6 +306,7 @@ class FittedStitch:
             return
         with tempfile.TemporaryDirectory(prefix="lead-migrate-") as temporary:
             _write(self, Path(temporary) / "stitch", force=False)
+            # Object stores have no rename: what is read in the meantime lacks its manifest, and is refused
             upload(Path(temporary) / "stitch", target, last=MANIFEST_NAME, force=force)
 
 
@@ -371,7 +377,10 @@ def _write(fitted: FittedStitch, folder: Path, *, force: bool) -> None:
 def fit_norm(target: Vectors) -> float:
     """The norm to give to translated vectors: 1 where the target model normalises, else its vectors' mean norm."""
     norms = summarize_norms(target)
-    return 1.0 if norms.is_unit else norms.mean
+    if norms.is_unit:
+        # Exactly: the mean of norms that float32 rounds is not, and a store of it would not look normalised
+        return 1.0
+    return norms.mean
 
 
 def _selection_facts(selection: Selection) -> dict[str, Any]:

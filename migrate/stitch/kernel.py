@@ -24,6 +24,13 @@ _KERNEL_ROWS: Final = 768
 A multiple of what products of matrices do together, so that each row has the same digits in a block of any size.
 """
 
+_ROUNDING: Final = 1e-6
+"""Share of the diagonal of a Gram matrix that may be rounding error."""
+
+_FURTHER_DIRECTIONS: Final = 10
+"""Directions that a subspace iteration looks for beyond those that are asked for, so that these are exact (Halko et al.
+2011, section 4.2)."""
+
 Product: TypeAlias = Callable[[View], Vectors]
 """The product of a kernel and coefficients, (m, r), for the documents of a view; can be pickled."""
 
@@ -56,7 +63,7 @@ class KernelPart:
 
     def product(self, alpha: Vectors) -> Product:
         """Return what gives `k(x) @ alpha`, (m, r): over the features, or over the fit documents if they are fewer."""
-        if alpha.shape[1] > len(alpha):
+        if alpha.shape[1] > len(alpha):  # fewer fit documents than columns: two thin products instead of a wide table
             return partial(_times_both, np.ascontiguousarray(_dense(self.rows).T * np.float32(self.scale)), alpha)
         with one_thread():  # so that it is the same wherever the stitch was loaded
             table = np.asarray(self.rows.T @ (alpha * np.float32(self.scale)), dtype=np.float32)
@@ -128,6 +135,7 @@ def _times_kernel(kernel_part: GaussianPart, alpha: Vectors, view: View) -> Vect
     """The kernel of the view, block by block, times `alpha`, (n, r)."""
     rows = view.matrix()
     products = np.empty((len(view), alpha.shape[1]), np.float32)
+    # By blocks: the kernel of a whole batch with the fit documents would not fit into the processor's cache
     for start in range(0, len(rows), _KERNEL_ROWS):
         block = slice(start, start + _KERNEL_ROWS)
         np.matmul(kernel_part.among(rows[block]), alpha, out=products[block])
@@ -139,7 +147,7 @@ def gaussian(x: Vectors, y: Vectors, width: float) -> Vectors:
     kernel: Vectors = x @ y.T
     kernel *= 2
     np.subtract(squared_norms(x)[:, None] + squared_norms(y), kernel, out=kernel)
-    np.maximum(kernel, 0, out=kernel)
+    np.maximum(kernel, 0, out=kernel)  # rounding takes the distance of a row to itself below 0
     kernel /= -np.float32(width)
     return np.exp(kernel, out=kernel)
 
@@ -158,7 +166,7 @@ def restore_parts(arrays: Arrays, n: int) -> tuple[KernelPart, ...]:
 def _restore_part(prefix: str, arrays: Arrays, n: int) -> KernelPart:
     name, _, form = prefix.rpartition("/")
     scale = float(arrays[f"{prefix}/scale"][0])
-    rows = arrays[f"{prefix}/rows"] if f"{prefix}/rows" in arrays else _restore_sparse(prefix, arrays, n)
+    rows: Sparse | Vectors = _restore_rows(prefix, arrays, n)
     if rows.ndim != 2 or rows.shape[0] != n:
         raise ValueError(f"an array of shape {rows.shape} for {n} rows of {prefix}")
     shares = tuple(arrays.get(f"{prefix}/shares", np.empty(0)).tolist())
@@ -170,7 +178,9 @@ def _restore_part(prefix: str, arrays: Arrays, n: int) -> KernelPart:
     return KernelPart(name, rows, scale, shares)
 
 
-def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:
+def _restore_rows(prefix: str, arrays: Arrays, n: int) -> Sparse | Vectors:
+    if f"{prefix}/rows" in arrays:
+        return arrays[f"{prefix}/rows"]
     from scipy.sparse import csr_array
 
     entries = tuple(arrays[f"{prefix}/{key}"] for key in ("data", "indices", "starts"))
@@ -180,7 +190,9 @@ def _restore_sparse(prefix: str, arrays: Arrays, n: int) -> Sparse:
 
 
 def _dense(rows: Sparse | Vectors) -> Vectors:
-    return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
+    if isinstance(rows, np.ndarray):
+        return rows
+    return np.asarray(rows.toarray())
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +247,7 @@ class KernelSystem:
         shifted = np.array(self.centred + constant / n, order="F")
         shifted[np.diag_indices_from(shifted)] += penalty
         factor, failed = factorise(shifted, lower=1, overwrite_a=1, clean=1)
+        # A small penalty drowns in the rounding of float32, and the matrix is not positive definite any more
         if failed and self.gram.dtype != np.float64:
             return KernelSystem.of(self.gram.astype(np.float64), self.target.astype(np.float64)).solve(penalty)
         alpha, _ = substitute(factor, self.target - self.mean, lower=1)
@@ -271,7 +284,7 @@ def leading_directions(
     `randomized_svd` takes longer to import than this takes.
     """
     n, f = matrix.shape
-    width = min(count + 10, n, f)
+    width = min(count + _FURTHER_DIRECTIONS, n, f)
     basis = matrix.T @ np.random.default_rng(seed).standard_normal((n, width), dtype=matrix.dtype)
     for _ in range(rounds):
         basis = matrix.T @ np.linalg.qr(matrix @ basis)[0]
@@ -303,4 +316,6 @@ def spread(matrix: Matrix) -> float:
     diagonal = float(np.trace(matrix) / len(matrix))
     variance = diagonal - float(matrix.mean())
     # A smaller share is rounding error, since inner products are computed in float32
-    return variance if variance > 1e-6 * diagonal else 1.0
+    if variance <= _ROUNDING * diagonal:
+        return 1.0
+    return variance

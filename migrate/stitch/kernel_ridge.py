@@ -202,6 +202,7 @@ class Additive(StretchableStitch):
             search = Search({"all": system.gram}, truth)
             penalty = search.best_penalty({"all": 1.0}, [penalty * near for near in NEARBY]).penalty
         solved = [Solved(system.coefficients(penalty), system.means)]
+        # What more pairs want of the penalty holds for the companions too, which are not searched again
         factor = penalty / weighing.total_penalty
         for _, companion_weighing in weighing.companions:
             companion = KernelSystem.of(kernels.total(companion_weighing), system.target)
@@ -219,6 +220,7 @@ class Additive(StretchableStitch):
         if self.weighing is None:
             self.weighing = choose_weights(kernels, target[rows], self.has_companions)
         weighing = self.weighing
+        # The scales of the landmarks: a Gram matrix of all pairs is what they are there to avoid
         every = Kernels(self._views(source, texts, mean), kernels.scales, kernels.widths)
         truth = target.astype(np.float64)
         solved = [
@@ -239,6 +241,7 @@ class Additive(StretchableStitch):
         kernels = self._kernels(pairs.source, pairs.texts, _mean(pairs.source))
         weighing = self.weighing or choose_weights(kernels, target, self.has_companions)
         truth = target.astype(np.float64)
+        # Once for all folds: a fold's matrix is a part of that of all pairs
         several = [(share, regression, kernels.total(regression)) for share, regression in weighing.regressions]
         for fit_rows, held_out in splits:
             vectors = np.zeros((len(held_out), target.shape[1]))
@@ -334,9 +337,12 @@ class RidgeText(Additive):
 
     def texts_alone(self) -> TextAlone | None:
         """The companion that reads the texts alone, as a stitch that is tuned; None where there is none."""
-        companions = () if self.weighing is None else self.weighing.companions
-        without_vector = [companion for _, companion in companions if not companion.weights.keys() <= {VECTOR, NEAR}]
-        return TextAlone(without_vector[0]) if without_vector else None
+        if self.weighing is None:
+            return None
+        for _, companion in self.weighing.companions:
+            if not companion.weights.keys() <= {VECTOR, NEAR}:
+                return TextAlone(companion)
+        return None
 
 
 class RidgeNear(Additive):

@@ -69,17 +69,23 @@ def ridge_path(
     """
     n, p = x.shape
     is_primal = n > p
-    eigenvalues, basis = np.linalg.eigh(x.T @ x if is_primal else x @ x.T)
+    gram = x.T @ x if is_primal else x @ x.T
+    eigenvalues, basis = np.linalg.eigh(gram)
     if is_primal:
         eigenvalues = np.maximum(eigenvalues, 0)
     else:  # what is 0 comes out as rounding, which a tiny λ must not be held against
         eigenvalues[eigenvalues < n * np.finfo(np.float64).eps * eigenvalues[-1]] = 0
     scores = x @ basis if is_primal else basis
-    moments, squares = scores.T @ y, scores**2
-    grid = relative * _scale_of(eigenvalues, min(n - 1, p)) if lambdas is None else lambdas
+    moments = scores.T @ y
+    squares = scores**2
+    grid = lambdas
+    if grid is None:
+        grid = relative * _scale_of(eigenvalues, min(n - 1, p))
     # Residuals of the smallest λ, from which those of a larger one differ by a sum of which no part is taken away again
     least = float(grid.min())
-    residuals = y - scores @ (moments / (eigenvalues + least)[:, None]) if is_primal else np.zeros_like(y)
+    residuals = np.zeros_like(y)
+    if is_primal:
+        residuals = y - scores @ (moments / (eigenvalues + least)[:, None])
 
     def errors_of(penalty: float, scores: AnyMatrix, residuals: AnyMatrix) -> AnyMatrix:
         """Return the leave-one-out errors for a λ, in the precision of what is given."""
@@ -97,17 +103,27 @@ def ridge_path(
         errors /= slack[:, None].astype(scores.dtype)
         return errors
 
-    loo_mse, best, best_loss = np.empty(len(grid)), 0, (np.inf, np.inf)
-    narrow = scores.astype(np.float32), residuals.astype(np.float32)  # enough to tell one λ from the next
+    # float32 is enough to tell one λ from the next
+    narrow_scores = scores.astype(np.float32)
+    narrow_residuals = residuals.astype(np.float32)
+    loo_mse = np.empty(len(grid))
+    best = 0
+    best_loss = (np.inf, np.inf)
     for index, penalty in enumerate(grid.tolist()):
-        errors = errors_of(penalty, *narrow)
+        errors = errors_of(penalty, narrow_scores, narrow_residuals)
         loo_mse[index] = mean_square(errors)
-        current_loss = (loss(errors) if len(grid) > 1 else 0.0, float(loo_mse[index]))
+        retrieval = 0.0
+        if len(grid) > 1:  # of one λ there is nothing to choose, and retrieval is dear
+            retrieval = loss(errors)
+        current_loss = (retrieval, float(loo_mse[index]))
         if current_loss <= best_loss:
-            best, best_loss = index, current_loss
+            best = index
+            best_loss = current_loss
     best_errors = errors_of(float(grid[best]), scores, residuals)
-    solved = basis @ (moments / (eigenvalues + grid[best])[:, None])
-    return RidgePath(grid, loo_mse, best, solved if is_primal else x.T @ solved, best_errors)
+    coefficients = basis @ (moments / (eigenvalues + grid[best])[:, None])
+    if not is_primal:
+        coefficients = x.T @ coefficients
+    return RidgePath(grid, loo_mse, best, coefficients, best_errors)
 
 
 def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix]:
@@ -115,17 +131,21 @@ def ridge_solution(x: Matrix, y: Matrix, relative: float) -> tuple[float, Matrix
     from scipy.linalg import solve
 
     n, p = x.shape
-    gram = x.T @ x if n > p else x @ x.T
+    is_primal = n > p
+    gram = x.T @ x if is_primal else x @ x.T
     penalty = relative * _scale_of(np.diag(gram), min(n - 1, p))
     gram[np.diag_indices_from(gram)] += penalty
-    coefficients = solve(gram, x.T @ y if n > p else y, assume_a="pos", check_finite=False)
-    return penalty, np.asarray(coefficients if n > p else x.T @ coefficients)
+    if is_primal:
+        return penalty, np.asarray(solve(gram, x.T @ y, assume_a="pos", check_finite=False))
+    return penalty, np.asarray(x.T @ solve(gram, y, assume_a="pos", check_finite=False))
 
 
 def _scale_of(eigenvalues: Matrix, rank: int) -> float:
     """Return the mean non-zero eigenvalue, the unit of relative penalties."""
     scale = float(eigenvalues.sum() / max(rank, 1))
-    return scale if scale > 0 else 1.0
+    if scale > 0:
+        return scale
+    return 1.0  # all rows are the same
 
 
 class Identity(Stitch):
@@ -180,6 +200,7 @@ def retrieval_loss(y: Matrix, mean: Matrix) -> Loss:
     """
     truth = (y + mean).astype(np.float32)
 
+    # Found when first asked for: of a single λ nobody asks
     @cache
     def neighbours() -> Neighbours:
         return Neighbours(truth)
@@ -262,7 +283,9 @@ class Procrustes(Affine):
         """Scale times U Vᵀ, from the singular value decomposition U S Vᵀ of xᵀy."""
         left_vectors, singular, right = thin_svd(x.T @ y)
         spread = float(np.einsum("ij,ij->", x, x))
-        scale = singular.sum() / spread if spread > 0 else 0.0
+        scale = 0.0
+        if spread > 0:
+            scale = singular.sum() / spread
         rotation: Matrix = scale * (left_vectors @ right)
         return rotation
 
@@ -299,19 +322,26 @@ class Ridge(Affine):
         It leans on `prior`, if there is one, where that clearly helps.
         """
         check_pairs(source, target)
-        x, (y, mean) = centred(source)[0], centred(target)
+        x, _ = centred(source)
+        y, mean = centred(target)
         loss = retrieval_loss(y, mean)
-        plain = ridge_path(x, y, loss=loss)
-        tuned, path = copy.copy(self), plain
+        path = ridge_path(x, y, loss=loss)
+        tuned = copy.copy(self)
         tuned.share = 0.0
         if self.prior is not None:
-            predicted, judge, best = self.prior.of(source), Neighbours(target), 0.0
-            shares = judge.overlap(narrow(target - plain.loo_residuals))
+            predicted = self.prior.of(source)
+            judge = Neighbours(target)
+            shares = judge.overlap(narrow(target - path.loo_residuals))
+            best_gain = 0.0
             for share in _SHARES:
-                leaned = ridge_path(x, centred(narrow(target - share * predicted))[0], loss=loss)
+                left_over, _ = centred(narrow(target - share * predicted))
+                leaned = ridge_path(x, left_over, loss=loss)
                 gain = judge.overlap(narrow(target - leaned.loo_residuals)) - shares
-                if gain.mean() > max(_CLEARLY * standard_error(gain), best):
-                    tuned.share, path, best = share, leaned, float(gain.mean())
+                if gain.mean() > max(_CLEARLY * standard_error(gain), best_gain):
+                    tuned.share = share
+                    path = leaned
+                    best_gain = float(gain.mean())
+        # In relative units, so that it suits a fit to a part of the pairs too
         tuned.penalties = RELATIVE_GRID[path.best : path.best + 1]
         return tuned
 
@@ -336,8 +366,12 @@ class Ridge(Affine):
 
     def kind_facts(self) -> dict[str, float]:
         """The chosen λ and the share of the prior, where the stitch was fitted in this process."""
-        share = {} if self.prior is None else {"share of prior": self.share}
-        return {"lambda": self.lambda_, **share} if hasattr(self, "lambda_") else {}
+        if not hasattr(self, "lambda_"):  # it was loaded
+            return {}
+        facts = {"lambda": self.lambda_}
+        if self.prior is not None:
+            facts["share of prior"] = self.share
+        return facts
 
 
 def narrow(rows: Matrix) -> Vectors:
@@ -369,7 +403,9 @@ class Adjoint(Stitch):
         """`adjoint`, or `adjoint:procrustes`."""
         if option is None:
             return cls()
-        return cls(option) if option == Procrustes.kind else None
+        if option == Procrustes.kind:
+            return cls(option)
+        return None
 
     def __init__(self, base: str = Ridge.kind) -> None:
         self.base = base
@@ -377,13 +413,19 @@ class Adjoint(Stitch):
     @property
     def spec(self) -> str:
         """`adjoint`, or `adjoint:procrustes`."""
-        return self.kind if self.base == Ridge.kind else f"{self.kind}:{self.base}"
+        if self.base == Ridge.kind:
+            return self.kind
+        return f"{self.kind}:{self.base}"
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Learn from the new vectors, `source`, (n, p), and the old ones, `target`, (n, q)."""
-        forward: Affine = (Ridge if self.base == Ridge.kind else Procrustes)().fit(target, source)
+        forward: Affine
         if self.base == Ridge.kind:
-            forward = Ridge().fit(target, unit_rows(forward.transform(target)))
+            first = Ridge().fit(target, source)
+            # Once more, to its predictions at one length: a translated store has all its vectors of that
+            forward = Ridge().fit(target, unit_rows(first.transform(target)))
+        else:
+            forward = Procrustes().fit(target, source)
         self.matrix_ = np.ascontiguousarray(forward.matrix_.T)
         return self
 

@@ -66,7 +66,9 @@ def find_mixture(source: Vectors, target: Vectors, *, seed: int = 0) -> Mixture 
     if len(source) < FEWEST:
         return None
     rows = np.sort(np.random.default_rng(seed).permutation(len(source))[:_MOST])
-    old, new = unit_rows(source[rows]), unit_rows(target[rows])
+    old = unit_rows(source[rows])
+    new = unit_rows(target[rows])
+    # The surest and quickest sign first
     return _by_groups(old, new, seed) or _by_errors(old, new, seed) or _by_neighbours(old, new, seed)
 
 
@@ -88,13 +90,16 @@ def _two_groups(vectors: Vectors, seed: int) -> NDArray[np.bool_] | None:
 
     if not np.ptp(vectors, axis=0).any():
         return None
-    least, best = np.inf, None
+    least = np.inf
+    best = None
     for start in range(_STARTS):
+        # From several starts: 2-means stops at the first division that no single step improves
         with suppress(ClusterError):  # a group that has lost its last row
             centres, groups = kmeans2(vectors, 2, minit="++", iter=20, missing="raise", rng=seed + start)
             spread = float(np.square(vectors - centres[groups]).sum())
             if spread < least:
-                least, best = spread, groups == 1
+                least = spread
+                best = groups == 1
     return best
 
 
@@ -112,6 +117,7 @@ def _by_neighbours(old: Vectors, new: Vectors, seed: int) -> Mixture | None:
     nearest = find_nearest(new, NEIGHBOURS)
     end_rows = np.column_stack([np.repeat(nearest.query_rows, nearest.rows.shape[1]), nearest.rows.ravel()])
     edges = np.unique(np.sort(end_rows, axis=1), axis=0)
+    # Groups that were learned from all pairs of neighbours would look alike on these, whatever they are
     is_learned = np.random.default_rng(seed).random(len(edges)) < 0.5
     group = _groups_of_edges(old, edges[is_learned])
     if group is None:
@@ -135,7 +141,9 @@ def _groups_of_edges(old: Vectors, edges: NDArray[np.int64]) -> NDArray[np.bool_
         weights = np.zeros((len(old), len(old)))
         weights[edges[:, 0], edges[:, 1]] = likeness - likeness.mean()
         weights += weights.T
-        group = np.linalg.eigh(weights)[1][:, -1] > 0 if group is None else group
+        if group is None:
+            _, directions = np.linalg.eigh(weights)
+            group = directions[:, -1] > 0
         for _ in range(_STEPS):
             group = weights @ np.where(group, 1.0, -1.0) > 0
         if _smaller_share(group) < _SMALLEST_SHARE:
@@ -167,7 +175,9 @@ def _likeness(
         if not is_such.any():
             return 0.0
         pair_cosines = cosines[np.ix_(group == first, group == second)]
-        same_rows = np.count_nonzero(group == first) if first == second else 0  # the cosine of a row with itself is 1
+        same_rows = 0
+        if first == second:  # the cosine of a row with itself is 1, and tells nothing
+            same_rows = np.count_nonzero(group == first)
         edge_mean = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
         return float(edge_mean - (pair_cosines.sum() - same_rows) / (pair_cosines.size - same_rows))
 

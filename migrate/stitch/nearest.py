@@ -15,6 +15,9 @@ NEIGHBOURS = 10
 BLOCK = 256
 """Queries whose scores are in memory at once."""
 
+_SPARE = 8
+"""Documents beyond the k nearest by float32 whose distances are computed in float64."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
@@ -37,7 +40,8 @@ def find_nearest(vectors: Vectors, k: int, *, query_rows: NDArray[np.int64] | No
 
     For rows of unit length the order is that of the cosine.
     """
-    query_rows = np.arange(len(vectors)) if query_rows is None else query_rows
+    if query_rows is None:
+        query_rows = np.arange(len(vectors))
     k = min(k, len(vectors) - 1)
     vectors = around_mean(vectors)
     norms = squared_norms(vectors)
@@ -53,8 +57,10 @@ def _nearest_of(
     vectors: Vectors, norms: Vectors, query_rows: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     scores = norms - 2 * (vectors[query_rows] @ vectors.T)
+    # A document is no neighbour of itself
     scores[np.arange(len(query_rows)), query_rows] = np.inf
-    width = min(k + 8, len(vectors) - 1)  # float32 orders near ties by chance: a few more are looked at in float64
+    # float32 orders near ties by chance: a few more are looked at in float64
+    width = min(k + _SPARE, len(vectors) - 1)
     near = np.sort(np.argpartition(scores, width - 1, axis=1)[:, :width], axis=1)
     differences = vectors[near].astype(np.float64) - vectors[query_rows][:, None]
     exact = np.sqrt(np.einsum("mkd,mkd->mk", differences, differences))

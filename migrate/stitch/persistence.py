@@ -55,6 +55,7 @@ def stitch_folder(location: str | Path) -> Path:
 
 
 def _fetch(url: str) -> Path:
+    # Not the folder of the copy before: a stitch that was fitted anew may have fewer files
     copy = tempfile.TemporaryDirectory(prefix="lead-migrate-")
     atexit.register(copy.cleanup)
     download(url, Path(copy.name))
@@ -96,6 +97,7 @@ def _load(folder: Path) -> FittedStitch:
                     f"{folder / name}: its {function_name(recorded)} is not the one in the manifest; fit the stitch "
                     "again"
                 )
+        # safetensors maps the file by its path, so that what cannot be mapped has to be refused before
         refuse_endless(folder / WEIGHTS_NAME)
         tensors = load_file(folder / WEIGHTS_NAME)
         # A stitch without one of its views would still translate, but worse
@@ -114,6 +116,7 @@ def _load(folder: Path) -> FittedStitch:
             spare = restore_saved(new_stitch(judged.chosen), _group(tensors, "fallback"))
             fallback = Fallback(spare, judged)
         selection = _read_selection(_required(details.selection, "selection"))
+        # Files of the reader and of a model that was fitted on the corpus lie side by side
         state = {n: read_file(folder / n) for n in files if n not in (WEIGHTS_NAME, SAMPLE_NAME)}
         tokenizer = {name: state.pop(name) for name in READER_FILES if name in state}
         learned = _group(tensors, "reader")
@@ -190,6 +193,7 @@ def _check_map(folder: Path, fitted: FittedStitch, source_dim: int) -> None:
         replace(fitted.reader, models={}).read(["word"])  # a tokenizer that cannot be read is found now
         with _loading_models(folder):
             texts = fitted.reader.read([""])  # nothing to embed for a further model
+    # Mapping a row is a test of any kind of stitch: arrays of other shapes fail here, not in the middle of a store
     dim = fitted.stitch.transform(np.zeros((1, source_dim), dtype=np.float32), texts).shape[1]
     if dim != fitted.dim:
         raise StitchError(f"{folder}: the stitch maps to {dim} dimensions, its sample has {fitted.dim}; fit it again")

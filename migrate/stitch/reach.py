@@ -14,6 +14,12 @@ from migrate.vectors import Vectors, squared_norms
 DIRECTIONS = 64
 """Leading directions that a variance is made of: a sixth of the work of a map between 384 dimensions."""
 
+_RELATIVE_PENALTY = 0.03
+"""Penalty in units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters."""
+
+_LEAST_EIGENVALUE = 1e-10
+"""Share of the total variance below which an eigenvalue is rounding error."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reach:
@@ -44,15 +50,16 @@ class Reach:
         mean = rows.mean(axis=0)
         rows -= mean
         primal = n > p
-        gram = rows.T @ rows if primal else rows @ rows.T
+        gram = rows.T @ rows if primal else rows @ rows.T  # the smaller of the two, of the same eigenvalues
         size = len(gram)
         values, vectors = eigh(gram, subset_by_index=(max(size - DIRECTIONS, 0), size - 1))
         total = float(np.trace(gram))
-        significant = values > 1e-10 * total  # the others are rounding error
-        values, vectors = values[significant], vectors[:, significant]
-        basis = vectors if primal else rows.T @ (vectors / np.sqrt(values))
-        # In units of the mean non-zero eigenvalue, as λ of ridge; between 0.001 and 0.1 it hardly matters
-        penalty = 0.03 * total / max(min(n - 1, p), 1)
+        significant = values > _LEAST_EIGENVALUE * total
+        values = values[significant]
+        basis = vectors[:, significant]
+        if not primal:
+            basis = rows.T @ (basis / np.sqrt(values))
+        penalty = _RELATIVE_PENALTY * total / max(min(n - 1, p), 1)
         shrunken = basis * np.sqrt(values / (values + penalty))
         scale = np.array([total / n or 1.0])
         # in the order of what is loaded again: a product of another order differs in the last bit

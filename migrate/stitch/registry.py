@@ -32,7 +32,10 @@ def new_stitch(spec: str) -> Stitch:
     """
     kind, colon, option = spec.partition(":")
     stitch_class = find_kind(kind)
-    stitch = None if stitch_class is None else stitch_class.from_option(option if colon else None)
+    stitch = None
+    if stitch_class is not None:
+        # `ridge:` names an option, the empty one, and is refused
+        stitch = stitch_class.from_option(option if colon else None)
     if stitch is None:
         raise UsageError(f"unknown stitch {spec!r}; choose one of {', '.join(['auto', *_specs()])}")
     return stitch
@@ -47,7 +50,9 @@ def find_kind(spec: str) -> type[Stitch] | None:
     if name in KINDS:
         return KINDS[name]
     point = installed(ENTRY_POINTS).get(name)
-    kind: type[Stitch] | None = None if point is None else load_plugin(point, Stitch)
+    if point is None:
+        return None
+    kind: type[Stitch] = load_plugin(point, Stitch)
     return kind
 
 

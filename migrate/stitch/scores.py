@@ -14,6 +14,32 @@ from migrate.vectors import Vectors, squared_norms, summarize_norms, unit_rows
 _NORMAL = 1.96
 """Standard errors from a mean to each of its 95 % bounds."""
 
+_RULE_OF_THREE = 3
+"""What was not seen once in n times is no more than this over n, with 95 % confidence."""
+
+_SAME_LENGTH = 1e-3
+"""Difference of the longest and the shortest vector, in units of the mean length, up to which all are of one length."""
+
+_LEAST_SHARE_OF_MEAN = 1 / 2
+"""Share of the squared length that is the mean's, from which on predictions are put on the sphere.
+
+It is 0.12 to 0.30 in all-MiniLM-L6-v2 and all-mpnet-base-v2, where nothing is gained, and 0.83 in
+multilingual-e5-small.
+"""
+
+_MOST_STRETCH = 4
+"""The most that a prediction is moved from the mean or towards it: of one that is nearly the mean itself the direction
+is chance."""
+
+_NEIGHBOURS = 10
+"""Documents that a query is to find."""
+
+_MOST_QUERIES = 1_000
+"""Documents that serve as queries."""
+
+_QUERIES_AT_ONCE = 256
+"""Queries whose similarities to all documents are in memory at once."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sphere:
@@ -40,10 +66,10 @@ class Sphere:
             return cls(np.zeros(truth.shape[1], dtype=np.float32), None)
         mean = truth.mean(axis=0, dtype=np.float64).astype(np.float32)
         norms = summarize_norms(truth)
-        is_sphere = norms.maximum - norms.minimum <= 1e-3 * norms.mean
-        # Their mean has 0.12 to 0.30 of the squared length of vectors of all-MiniLM-L6-v2 and all-mpnet-base-v2, where
-        # nothing is gained, and 0.83 in multilingual-e5-small
-        return cls(mean, norms.mean if is_sphere and mean @ mean >= 1 / 2 * norms.mean**2 else None)
+        is_sphere = norms.maximum - norms.minimum <= _SAME_LENGTH * norms.mean
+        if is_sphere and mean @ mean >= _LEAST_SHARE_OF_MEAN * norms.mean**2:
+            return cls(mean, norms.mean)
+        return cls(mean, None)
 
     def of(self, predicted: Vectors, *, norm: float = 1.0, squares: Vectors | None = None) -> Vectors:
         """Predictions, (m, q), of the length `norm`, float32. The input is not changed.
@@ -51,13 +77,21 @@ class Sphere:
         `squares` are their squared norms, (m,), where they are known already.
         """
         if self.radius is None:
-            return unit_rows(predicted) if norm == 1 else np.float32(norm) * unit_rows(predicted)
-        squares = (squared_norms(predicted) if squares is None else squares).astype(np.float64)
-        along, mean = (predicted @ self.mean).astype(np.float64), float(self.mean @ self.mean)
+            if norm == 1:
+                return unit_rows(predicted)
+            return np.float32(norm) * unit_rows(predicted)
+        if squares is None:
+            squares = squared_norms(predicted)
+        squares = squares.astype(np.float64)
+        along = (predicted @ self.mean).astype(np.float64)
+        mean = float(self.mean @ self.mean)
         # |mean + s (predicted - mean)| = radius is a s² + 2 b s = c
-        a, b, c = np.maximum(squares - 2 * along + mean, np.finfo(float).tiny), along - mean, self.radius**2 - mean
-        # Of a prediction that is nearly the mean itself the direction is chance
-        stretch = np.clip((np.sqrt(np.maximum(b**2 + a * c, 0)) - b) / a, 1 / 4, 4)
+        a = np.maximum(squares - 2 * along + mean, np.finfo(float).tiny)
+        b = along - mean
+        c = self.radius**2 - mean
+        solution = (np.sqrt(np.maximum(b**2 + a * c, 0)) - b) / a
+        stretch = np.clip(solution, 1 / _MOST_STRETCH, _MOST_STRETCH)
+        # What was clipped lies beside the sphere, and is scaled to it
         lengths = np.sqrt((1 - stretch) ** 2 * mean + 2 * stretch * (1 - stretch) * along + stretch**2 * squares)
         scale = norm / np.maximum(lengths, np.finfo(float).tiny)
         rows = np.multiply(predicted, (stretch * scale).astype(np.float32)[:, None])
@@ -101,11 +135,15 @@ def score_predictions(
     difference = predicted.astype(np.float64) - truth
     squared = float(np.einsum("ij,ij->", difference, difference))
     spread = float(np.square(truth - truth.mean(axis=0, dtype=np.float64)).sum())
-    unit_predicted, unit_truth = unit_rows(predicted) if sphere is None else sphere.of(predicted), unit_rows(truth)
+    unit_predicted = unit_rows(predicted) if sphere is None else sphere.of(predicted)
+    cosines = np.einsum("ij,ij->i", unit_predicted, unit_rows(truth))
+    r2 = 0.0
+    if spread > 0:
+        r2 = 1 - squared / spread
     return HeldOutScores(
-        cosine=float(np.einsum("ij,ij->i", unit_predicted, unit_truth).mean(dtype=np.float64)),
+        cosine=float(cosines.mean(dtype=np.float64)),
         mse=squared / truth.size,
-        r2=1 - squared / spread if spread > 0 else 0.0,
+        r2=r2,
         overlap_at_10=float(shares.mean()),
         overlap_error=error_of_share(shares),
     )
@@ -121,9 +159,12 @@ class Neighbours:
     def __init__(self, truth: Vectors, *, seed: int = 0) -> None:
         """Find the true neighbours by the cosines of true vectors, (n, q)."""
         n = len(truth)
-        self.k, self.seed = min(10, n - 1), seed
-        self.truth, self.sphere = unit_rows(truth), Sphere.fit(truth)
-        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:1_000])
+        self.k = min(_NEIGHBOURS, n - 1)
+        self.seed = seed
+        self.truth = unit_rows(truth)
+        self.sphere = Sphere.fit(truth)
+        self.query_rows = np.sort(np.random.default_rng(seed).permutation(n)[:_MOST_QUERIES])
+        # Found once, for all candidates: only their own neighbours differ
         tops = [_top(similarities, self.k) for _, similarities in self._similarities(self.truth)]
         self._true = np.concatenate(tops)
 
@@ -133,7 +174,9 @@ class Neighbours:
         The queries are the true vectors of the documents. With `queries`, (n, q), `predicted` are vectors of documents,
         both of unit length and in one other space.
         """
-        predicted = self.sphere.of(predicted) if queries is None else predicted
+        if queries is None:
+            # As a translated store has them
+            predicted = self.sphere.of(predicted)
         shares = np.empty(len(self.query_rows))
         for start, similarities in self._similarities(predicted, queries):
             true = self._true[start : start + len(similarities)]
@@ -142,11 +185,12 @@ class Neighbours:
 
     def _similarities(self, documents: Vectors, queries: Vectors | None = None) -> Iterator[tuple[int, Vectors]]:
         """Blocks of queries: where the block starts, and how similar each query is to each document but itself."""
-        queries = self.truth if queries is None else queries
+        if queries is None:
+            queries = self.truth
         # The common mean changes no order, but costs precision where it dominates.
         documents = (documents - documents.mean(axis=0, dtype=np.float64)).astype(np.float32)
-        for start in range(0, len(self.query_rows), 256):
-            rows = self.query_rows[start : start + 256]
+        for start in range(0, len(self.query_rows), _QUERIES_AT_ONCE):
+            rows = self.query_rows[start : start + _QUERIES_AT_ONCE]
             similarities = queries[rows] @ documents.T
             similarities[np.arange(len(rows)), rows] = -np.inf
             yield start, similarities
@@ -173,7 +217,9 @@ def _hits(similarities: Vectors, true: NDArray[np.int64], k: int) -> NDArray[np.
 
 def standard_error(values: NDArray[np.float64]) -> float:
     """Standard error of the mean of some values, (n,); 0 for fewer than two."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    if len(values) < 2:
+        return 0.0
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def error_of_share(shares: NDArray[np.float64]) -> float:
@@ -182,4 +228,6 @@ def error_of_share(shares: NDArray[np.float64]) -> float:
     Where all are the same they do not show how far off others are: the bounds are 3 / n from them then, as far as the
     share of what was not seen once in n times may be (Hanley & Lippman-Hand 1983).
     """
-    return standard_error(shares) if np.ptp(shares) else 3 / _NORMAL / len(shares)
+    if np.ptp(shares):
+        return standard_error(shares)
+    return _RULE_OF_THREE / _NORMAL / len(shares)

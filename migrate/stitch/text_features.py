@@ -22,7 +22,10 @@ AnyMatrix: TypeAlias = NDArray[Any]
 """A matrix of float32 or float64, as the caller chooses."""
 
 _BLOCK = 2_048
+"""Documents whose product with the features of words is in memory at once."""
+
 _COLUMNS = 8_192
+"""Columns of a sparse matrix that are dense in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,8 @@ class WordView:
         """Squared lengths of the rows, (m,): 1, but 0 for a document without any feature."""
         return np.asarray(self._norms > 0, dtype=np.float32)
 
-    @cached_property  # the dearest product of a batch, which two questions need
+    # The dearest product of a batch, which two questions need, and none for a view without a weight in the stitch
+    @cached_property
     def _norms(self) -> Vectors:
         """Lengths of the rows before they are brought to 1, by blocks: the product has many terms a document."""
         starts = range(0, len(self), _BLOCK)
@@ -98,12 +102,16 @@ class TermView:
 
     def squares(self) -> Vectors:
         """Squared lengths of the rows, (m,): 1, but 0 for a document without any term."""
-        lengths = _lengths(self._rows) if self.basis is None else squared_norms(self._rows)
-        return np.asarray(lengths > 0, dtype=np.float32)
+        if self.basis is None:
+            return np.asarray(_lengths(self._rows) > 0, dtype=np.float32)
+        return np.asarray(squared_norms(self._rows) > 0, dtype=np.float32)
 
-    @cached_property  # made for a view that is read, once for all that is asked of it
+    # Once for all that is asked of the view, and never for one without a weight in the stitch
+    @cached_property
     def _rows(self) -> Any:
-        return unit_terms(self.terms) if self.basis is None else unit_rows(self.terms @ self.basis)
+        if self.basis is None:
+            return unit_terms(self.terms)
+        return unit_rows(self.terms @ self.basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +202,7 @@ def gram(matrix: Sparse | Vectors) -> Matrix:
     for start in range(0, shared.shape[1], _COLUMNS):
         block = shared[:, start : start + _COLUMNS].toarray()
         products += block @ block.T
+    # A feature of one document adds to its own square alone; most n-grams are such
     lone = columns[:, np.flatnonzero(counts == 1)]
     products[np.diag_indices_from(products)] += np.bincount(lone.indices, lone.data**2, minlength=len(products))
     return products

@@ -47,13 +47,32 @@ DECAY = 0.3
 """The i-th word of a document, from 0, weighs (1 + i)^-DECAY."""
 
 
-BUCKETS = 1 << 16
+_BUCKET_BITS = 16
+BUCKETS = 1 << _BUCKET_BITS
+"""Columns that n-grams and words are hashed into."""
+
+_LONGEST_NGRAM = 5
+
+_AT_ONCE = 2_048
+"""Texts that frequencies are counted in at once."""
+
+_MOST_TOPICS = 150
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio: its product with a hash has bits of all of it at the top (Knuth 1973, 6.4)."""
+
+_FNV_PRIME = np.uint64(0x100000001B3)
+"""The multiplier of the hash FNV-1 of 64 bits."""
 
 CORPUS_SIZE = 20_000
 """Documents that are enough to learn frequencies and topics from."""
 
-TOKENIZER_FILE, VIEWS_FILE = "reader.tokenizer", "reader.views"
+TOKENIZER_FILE = "reader.tokenizer"
+VIEWS_FILE = "reader.views"
 READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
+
+_NO_LIMIT = -1
+"""What the file has for a model that reads all of a text."""
 
 REMEMBERED = 1 << 17
 """Words whose token ids are remembered, about 200 bytes each; the first ones, which are the frequent ones."""
@@ -108,6 +127,7 @@ def split_words(texts: Sequence[str]) -> Words:
     ('to', 'be', 'or', 'not')
     """
     number_of: defaultdict[str, int] = defaultdict()
+    # Each new word gets the next number, without a look-up and an insertion of its own
     number_of.default_factory = number_of.__len__
     rows = [[*map(number_of.__getitem__, text.split())] for text in texts]
     starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
@@ -138,12 +158,14 @@ def ngram_counts(words: Sequence[str]) -> Sparse:
     codes = np.frombuffer(_plain(words).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
     ends = codes == ord("\n")
     word_of = np.cumsum(ends) - ends
-    buckets, owners = [], []
+    buckets = []
+    owners = []
     for size, hashes, valid in _windows(codes):
-        mixed = (hashes[valid] + np.uint64(size)) * np.uint64(0x9E3779B97F4A7C15)
-        buckets.append((mixed >> np.uint64(64 - 16)).astype(np.int32))
+        mixed = (hashes[valid] + np.uint64(size)) * _SPREAD
+        buckets.append((mixed >> np.uint64(64 - _BUCKET_BITS)).astype(np.int32))
         owners.append(word_of[: len(hashes)][valid].astype(np.int32))
-    rows, columns = np.concatenate(owners), np.concatenate(buckets)
+    rows = np.concatenate(owners)
+    columns = np.concatenate(buckets)
     ones = np.ones(len(rows), dtype=np.float32)
     return coo_array((ones, (rows, columns)), shape=(len(words), BUCKETS)).tocsr()
 
@@ -157,6 +179,7 @@ def word_counts(words: Sequence[str]) -> Sparse:
     from scipy.sparse import csr_array
 
     plain = plain_words(words)
+    # Python's own hash is another in each process; texts of stores may have halves of surrogate pairs
     hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) % BUCKETS for word in plain.words)
     columns = np.fromiter(hashes, dtype=np.int32, count=len(plain.words))[plain.flat]
     ones = np.ones(len(columns), dtype=np.float32)
@@ -175,16 +198,23 @@ def _plain(words: Sequence[str]) -> str:
 
 def _windows(codes: NDArray[np.uint64]) -> list[tuple[int, NDArray[np.uint64], NDArray[np.bool_]]]:
     """For each n: the hash of the n characters from each place on, and whether they are an n-gram of one word."""
-    ends, spaces = codes == ord("\n"), codes == ord(" ")
-    hashes, whole, inner = codes, ~ends, np.ones(len(codes), dtype=bool)
+    ends = codes == ord("\n")
+    spaces = codes == ord(" ")
+    hashes = codes
+    is_of_one_word = ~ends
+    has_no_space_inside = np.ones(len(codes), dtype=bool)
     windows = []
-    for size in range(2, 6):
+    for size in range(2, _LONGEST_NGRAM + 1):
         count = max(len(codes) - size + 1, 0)  # no words, no characters
-        hashes = hashes[:count] * np.uint64(0x100000001B3) + codes[size - 1 :]
-        whole = whole[:count] & ~ends[size - 1 :]
-        # spaces occur at the ends only
-        inner = inner[:count] & ~spaces[size - 2 : size - 2 + count] if size > 2 else inner[:count]
-        windows.append((size, hashes, whole & inner & ~(spaces[:count] & spaces[size - 1 :] & (size == 2))))
+        hashes = hashes[:count] * _FNV_PRIME + codes[size - 1 :]
+        is_of_one_word = is_of_one_word[:count] & ~ends[size - 1 :]
+        has_no_space_inside = has_no_space_inside[:count]
+        if size > 2:
+            has_no_space_inside &= ~spaces[size - 2 : size - 2 + count]
+        valid = is_of_one_word & has_no_space_inside
+        if size == 2:  # the spaces of a word that was nothing but punctuation
+            valid &= ~(spaces[:count] & spaces[size - 1 :])
+        windows.append((size, hashes, valid))
     return windows
 
 
@@ -213,15 +243,18 @@ class WordCutter:
             model = Tokenizer.from_str(content)
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"the tokenizer cannot be read: {error}") from error
+        # Asked of the tokenizer itself: the type of its parts does not say how it treats a space
         first, word, spaced, both = _encode(model, ["a", "b", " b", "a b"])
         keeps_spaces = both == first + spaced and both != first + word
-        return cls(content, model, " " if keeps_spaces else "")
+        lead = " " if keeps_spaces else ""
+        return cls(content, model, lead)
 
     def token_ids(self, words: Sequence[str]) -> list[bytes]:
         """The token ids of each word, int32."""
         remembered = self.remembered
         unread = [word for word in words if word not in remembered]
-        encoded = _encode(self.model, [self.lead + word for word in unread]) if unread else []
+        encoded = _encode(self.model, [self.lead + word for word in unread])
+        # As bytes: lists of numbers would take several times the memory
         new = {word: array("i", ids).tobytes() for word, ids in zip(unread, encoded, strict=True)}
         rows = [remembered[word] if word in remembered else new[word] for word in words]
         remembered.update(islice(new.items(), max(REMEMBERED - len(remembered), 0)))
@@ -268,7 +301,9 @@ class Pieces:
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)) // np.dtype(np.int32).itemsize
         ids = np.frombuffer(b"".join(rows), dtype=np.int32)
         positions = np.searchsorted(self.kept, ids).clip(max=max(len(self.kept) - 1, 0))
-        is_kept = self.kept[positions] == ids if len(self.kept) else np.zeros(len(ids), dtype=bool)
+        is_kept = np.zeros(len(ids), dtype=bool)
+        if len(self.kept):
+            is_kept = self.kept[positions] == ids
         owners = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)[is_kept]
         ones = np.ones(len(owners), dtype=np.float32)
         shape = (len(words), len(self.kept))
@@ -304,21 +339,30 @@ class TextReader:
         seed: int = 0,
     ) -> Self:
         """Learn from texts, which should be drawn from all over the store; `CORPUS_SIZE` of them are enough."""
-        pieces = None if table is None else Pieces.of(table)
-        ngrams, terms = np.zeros(BUCKETS), np.zeros(BUCKETS if pieces is None else len(pieces.kept))
+        pieces = None
+        n_terms = BUCKETS
+        if table is not None:
+            pieces = Pieces.of(table)
+            n_terms = len(pieces.kept)
+        ngrams = np.zeros(BUCKETS)
+        terms = np.zeros(n_terms)
         blocks = []
-        for start in range(0, len(texts), 2_048):
-            words = split_words(texts[start : start + 2_048])
-            plain, (weights, counts) = plain_words(words.words), _terms(words, pieces)
+        for start in range(0, len(texts), _AT_ONCE):
+            words = split_words(texts[start : start + _AT_ONCE])
+            plain = plain_words(words.words)
+            weights, counts = _terms(words, pieces)
             every = words.weights()
             ngrams += _document_frequency(every @ plain.counts(), ngram_counts(plain.words))
             terms += _document_frequency(every, counts)
             blocks.append((weights, counts))
         if pieces is not None:
+            # A vocabulary has tens of thousands of pieces, of which a store's texts use a part
             used = terms > 0
-            pieces, terms = pieces.only(used), terms[used]
+            pieces = pieces.only(used)
+            terms = terms[used]
             blocks = [(weights, counts[:, used]) for weights, counts in blocks]
-        ngram_idf, term_idf = _inverse(ngrams, len(texts)), _inverse(terms, len(texts))
+        ngram_idf = _inverse(ngrams, len(texts))
+        term_idf = _inverse(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
         return cls(ngram_idf, term_idf, topics, pieces, models or {})
 
@@ -333,7 +377,8 @@ class TextReader:
     def read(self, texts: Sequence[str]) -> TextRows:
         """The views of some texts."""
         words = split_words(texts)
-        plain, (weights, counts) = plain_words(words.words), _terms(words, self.pieces)
+        plain = plain_words(words.words)
+        weights, counts = _terms(words, self.pieces)
         ngrams = _times(ngram_counts(plain.words), self.ngram_idf)
         terms = weights @ _times(counts, self.term_idf)
         views: dict[str, View] = {"ngrams": WordView(weights @ plain.counts(), ngrams)}
@@ -350,25 +395,31 @@ class TextReader:
         arrays: dict[str, NDArray[Any]] = {}
         arrays |= {"ngram_idf": self.ngram_idf, "term_idf": self.term_idf, "topics": self.topics}
         if self.pieces is not None:
-            limit = -1 if self.pieces.limit is None else self.pieces.limit
+            limit = _NO_LIMIT if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
         """Tokenizer and further models as files to save with the arrays, if there are any."""
-        files = {} if self.pieces is None else {TOKENIZER_FILE: self.pieces.cutter.content.encode()}
-        return {**files, VIEWS_FILE: json.dumps(list(self.models)).encode()} if self.models else files
+        files = {}
+        if self.pieces is not None:
+            files[TOKENIZER_FILE] = self.pieces.cutter.content.encode()
+        if self.models:
+            files[VIEWS_FILE] = json.dumps(list(self.models)).encode()
+        return files
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self:
         """Restore the reader from what `arrays` and `state` returned."""
         pieces = None
         if "pieces.kept" in arrays:
-            limit = int(arrays["pieces.limit"][0])
+            saved_limit = int(arrays["pieces.limit"][0])
+            limit = None if saved_limit < 0 else saved_limit
             cutter = WordCutter.of(state[TOKENIZER_FILE].decode())
-            pieces = Pieces(cutter, arrays["pieces.kept"], arrays["pieces.vectors"], None if limit < 0 else limit)
+            pieces = Pieces(cutter, arrays["pieces.kept"], arrays["pieces.vectors"], limit)
         specs = expect({"views": parse_json(state.get(VIEWS_FILE, b"[]"))}, {"views": list[str]})["views"]
+        # A stitch may come from somebody else, and loading it must run nothing of theirs
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
         models = {spec: load_embedder(spec) for spec in specs}
@@ -378,12 +429,14 @@ class TextReader:
 
     def _check(self) -> None:
         """Make sure that the arrays fit together."""
-        terms, vectors = (
-            (BUCKETS, BUCKETS) if self.pieces is None else (len(self.pieces.kept), len(self.pieces.vectors))
-        )
-        shapes = (self.ngram_idf.shape, self.term_idf.shape, vectors, self.topics.ndim)
-        good = shapes == ((BUCKETS,), (terms,), terms, 2) and len(self.topics) in (0, terms)
-        if not good or not all(np.isfinite(array).all() for array in self.arrays().values()):
+        terms = BUCKETS
+        if self.pieces is not None:
+            terms = len(self.pieces.kept)
+        fits = self.ngram_idf.shape == (BUCKETS,) and self.term_idf.shape == (terms,)
+        fits = fits and self.topics.ndim == 2 and len(self.topics) in (0, terms)
+        if self.pieces is not None:
+            fits = fits and len(self.pieces.vectors) == terms
+        if not fits or not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("frequencies, pieces and topics do not fit together or are not finite")
 
 
@@ -396,6 +449,7 @@ def _embed(model: Embedder, texts: Sequence[str]) -> Vectors:
     """Unit vectors of the texts, (m, d); of a blank one, which no model embeds, zeros."""
     rows = [row for row, text in enumerate(texts) if text.strip()]
     if not rows:
+        # Nothing to embed, so the model need not be loaded for its dimension
         return np.zeros((len(texts), model.quick_identity().dim), dtype=np.float32)
     vectors = np.zeros((len(texts), model.identity.dim), dtype=np.float32)
     vectors[rows] = model.embed_documents([Document(str(row), texts[row]) for row in rows])
@@ -414,7 +468,9 @@ def _find_topics(blocks: Sequence[Sparse], n: int, seed: int) -> Vectors:
     """From terms to topics, (t, k), for the terms of `n` texts in parts; empty where they are few."""
     from scipy.sparse import vstack
 
-    k = min(150, n // 4, blocks[0].shape[1]) if blocks else 0
+    k = 0
+    if blocks:
+        k = min(_MOST_TOPICS, n // 4, blocks[0].shape[1])  # from fewer than four texts a topic would be a text
     if k < 2:
         return np.empty((0, 0), dtype=np.float32)
     terms = vstack([unit_terms(block) for block in blocks], format="csr")
@@ -422,6 +478,7 @@ def _find_topics(blocks: Sequence[Sparse], n: int, seed: int) -> Vectors:
     used = np.unique(terms.indices)
     if used.size:
         directions, _ = leading_directions(terms[:, used], k, rounds=4, seed=seed)
+        # Fewer directions than topics come out where the texts have fewer terms in common; the others stay 0
         topics[used, : directions.shape[1]] = directions
     return topics
 

@@ -19,6 +19,21 @@ PENALTIES = tuple(np.logspace(-4, 0.5, 10).tolist())
 
 NEARBY = (1 / 3, 1.0, 3.0)
 
+"""Factors of a penalty that are tried around one that was chosen before."""
+
+_FACTORS = (0.0, 1 / 3, 3.0)
+"""Factors of the weight of a view that are tried: out, less and more."""
+
+_COMPANION_FACTORS = (1 / 3, 1.0, 3.0, 10.0)
+"""Factors of the penalty for a companion: fewer views want more of it rather than less."""
+
+_SHARES_OF_TEXTS = (0.45, 0.3, 0.15)
+_SHARES_OF_OTHERS = (0.0, 0.15, 0.3)
+"""Shares in the average that are tried for the texts alone, the most first, and for the other views alone."""
+
+_MOST_LOSS = 0.005
+"""Held-out overlap@10 that more of the texts may cost: they answer queries better than they find neighbours."""
+
 _LEAST_GAIN = 0.002
 """Gain of overlap@10 for which a weight is changed: about half a standard error over 1,000 documents."""
 
@@ -66,8 +81,9 @@ class Search:
 
     def best_penalty(self, weights: Mapping[str, float], penalties: Sequence[float] = PENALTIES) -> Weighing:
         """The penalty with the best overlap; ties go to the larger."""
-        system, tried = self._system(weights), []
-        for penalty in sorted(penalties, reverse=True):
+        system = self._system(weights)
+        tried = []
+        for penalty in sorted(penalties, reverse=True):  # `max` keeps the first of equal ones
             start = Weighing(weights, penalty, 0.0)
             residuals = system.solve(start.total_penalty).residuals
             tried.append(replace(start, overlap=overlap_of(self.target, residuals, self.neighbours)))
@@ -83,13 +99,15 @@ class Search:
         """
         best = self.best_penalty(start)
         for name in start:
-            changed = [{**best.weights, name: best.weights[name] * factor} for factor in (0.0, 1 / 3, 3.0)]
+            changed = [{**best.weights, name: best.weights[name] * factor} for factor in _FACTORS]
             tried = [self.best_penalty(weights, [best.penalty]) for weights in changed if any(weights.values())]
             if tried:
                 better = max(tried, key=lambda weighing: weighing.overlap)
+                # The penalty itself was tried a line above
                 near = self.best_penalty(better.weights, [better.penalty * factor for factor in NEARBY if factor != 1])
                 better = max(better, near, key=lambda weighing: (weighing.overlap, weighing.penalty))
-                best = better if better.overlap > best.overlap + _LEAST_GAIN else best
+                if better.overlap > best.overlap + _LEAST_GAIN:
+                    best = better
         return replace(best, weights={name: weight for name, weight in best.weights.items() if weight})
 
     def accompanied(self, weighing: Weighing, texts: Collection[str]) -> Weighing:
@@ -100,23 +118,24 @@ class Search:
         finds its neighbours.
         """
         own_weights = weighing.weights
+        # Each with the weights that its views have beside the others, as they were chosen together
         groups = [{n: own_weights[n] for n in own_weights if (n in texts) is is_text} for is_text in (True, False)]
         if not all(groups):
             return weighing
-        penalties = [weighing.penalty * factor for factor in (1 / 3, 1.0, 3.0, 10.0)]
+        penalties = [weighing.penalty * factor for factor in _COMPANION_FACTORS]
         several = [weighing, *(self.best_penalty(weights, penalties) for weights in groups)]
         residuals = [self._system(item.weights).solve(item.total_penalty).residuals for item in several]
         predicted = [self.target - rows.astype(np.float32) for rows in residuals]
         overlap = float(self._overlaps(predicted[0]).mean())
         # Regressions of different views err differently, so that their average is nearer
-        for of_texts in (0.45, 0.3, 0.15):
+        for of_texts in _SHARES_OF_TEXTS:
             tried = []
-            for of_others in (0.0, 0.15, 0.3):
+            for of_others in _SHARES_OF_OTHERS:
                 shares = (1 - of_texts - of_others, of_texts, of_others)
                 mean = np.sum([share * item for share, item in zip(shares, predicted, strict=True)], axis=0)
                 tried.append((float(self._overlaps(mean).mean()), shares))
             score, best = max(tried)
-            if score >= overlap - 0.005:
+            if score >= overlap - _MOST_LOSS:
                 companions = zip(best[1:], several[1:], strict=True)
                 return replace(weighing, overlap=score, companions=tuple(pair for pair in companions if pair[0]))
         return weighing

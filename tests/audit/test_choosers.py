@@ -196,8 +196,8 @@ def test_queries_that_are_held_out_judge_later(translated, embedder, tmp_path):
     assert "held out" in first.notes[-1] and set(first.qrels) == set(first.query_ids)
     judged(open_store(translated / "translated"), embedder, first)
     later = judged(fill(translated, embedder, tmp_path)[1], embedder)
-    assert set(later.query_texts).isdisjoint(query.text for query in first.queries)
-    assert len(later.query_texts) == len(QUESTIONS.distinct) - len(first.distinct)
+    assert set(later.data.query_texts).isdisjoint(query.text for query in first.queries)
+    assert len(later.data.query_texts) == len(QUESTIONS.distinct) - len(first.distinct)
 
 
 def test_which_queries_are_held_out_depends_on_their_texts_alone_and_few_cannot_be_divided():

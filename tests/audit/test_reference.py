@@ -78,8 +78,9 @@ def test_translated_vectors_are_no_reference_where_nothing_can_be_embedded_again
 
 def test_a_reference_that_is_proven_is_not_to_be_built_again(tmp_path):
     right = audit(make_store(tmp_path / "three", vectors=noisy(0.1)), make_store(tmp_path / "four"), margin=0.5)
-    odd = replace(right, findings=(*right.findings, doubt("the scores are odd")))
-    assert right.reference.proven and "beyond doubt" not in recommend(odd).remark
+    examination = replace(right.examination, findings=(*right.examination.findings, doubt("the scores are odd")))
+    odd = replace(right, examination=examination)
+    assert right.examination.reference.proven and "beyond doubt" not in recommend(odd).remark
 
 
 def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(tmp_path):
