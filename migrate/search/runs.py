@@ -88,7 +88,10 @@ class TopK:
     def _near(self, keys: Sequence[str], vectors: Vectors) -> Pairs:
         """Return the queries and rows, ascending, that may belong together."""
         norms = squared_norms(vectors)
-        scores = _scores(self.queries, vectors, norms if self.metric == "l2" else None)
+        scores: Vectors = self.queries @ vectors.T
+        if self.metric == "l2":  # what is less the farther a vector is: |q - v|² is |q|² less this
+            scores *= 2
+            scores -= norms
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - self._slack(norms)
         query_rows, rows = np.nonzero(scores >= floor[:, None])
         return query_rows, rows
@@ -96,7 +99,11 @@ class TopK:
     def _slack(self, norms: Vectors) -> Vectors:
         """Return by how much rounding may change a score of each query."""
         longest = norms.max()
-        slack: Vectors = 1e-5 * (self._query_norms * np.sqrt(longest) + (longest if self.metric == "l2" else 0))
+        largest = self._query_norms * np.sqrt(longest)
+        if self.metric == "l2":
+            largest = largest + longest
+        # In float32 a sum of products is off by a small share of the largest that it can be
+        slack: Vectors = 1e-5 * largest
         return slack
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
@@ -142,15 +149,6 @@ class TopK:
         return Rankings(rankings, distances)
 
 
-def _scores(queries: Vectors, vectors: Vectors, norms: Vectors | None) -> Vectors:
-    """Inner products, or with squared `norms` of the vectors what is less the farther a vector is, (q, n)."""
-    scores: Vectors = queries @ vectors.T
-    if norms is not None:
-        scores *= 2
-        scores -= norms
-    return scores
-
-
 @dataclass(frozen=True, slots=True)
 class BestDocuments:
     """The best documents of one query so far, and their scores, descending; no document twice, ties by doc_id."""
@@ -160,12 +158,15 @@ class BestDocuments:
 
     def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> BestDocuments:
         """Return the best `depth` of these and others."""
-        names, all_scores = [*self.keys, *keys], np.concatenate([self.scores, scores])
+        names = [*self.keys, *keys]
+        all_scores = np.concatenate([self.scores, scores])
         order = np.argsort(-all_scores, kind="stable")
-        ranked, first = all_scores[order[: depth + 1]], [names[i] for i in order[:depth]]
+        ranked = all_scores[order[: depth + 1]]
+        first = [names[position] for position in order[:depth]]
         if (ranked[1:] < ranked[:-1]).all() and len(set(first)) == len(first):
             return BestDocuments(first, ranked[:depth])
-        pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)  # equal scores, or chunks of one document
+        # Equal scores are sorted by document, and of the chunks of one document the best counts: both take longer
+        pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)
         return BestDocuments([name for name, _ in pairs], np.array([score for _, score in pairs]))
 
 
