@@ -162,7 +162,8 @@ def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
     # Both are drawn at random: a document is in neither with the product of both chances
     n_outside_sample = count - inputs.options.sample
     n_outside_pool = count - n_pool
-    return n_outside_sample * n_outside_pool < count  # less than one document is to be expected
+    # Less than one document is to be expected
+    return n_outside_sample * n_outside_pool < count
 
 
 def full_job(inputs: RunInputs) -> ReembedJob:
@@ -427,7 +428,8 @@ def _checked_earlier(inputs: RunInputs, made_from: Configuration) -> Kept:
     options = inputs.options
     own_names = ()
     if own_arms():
-        own_names = None  # they are known once the translated store is open
+        # They are known once the translated store is open
+        own_names = None
     has_old_model = inputs.source_embedder is not None
     check_plan(options.plan, inputs.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
     if options.force:

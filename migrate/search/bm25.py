@@ -47,7 +47,8 @@ def bm25_run(
     words_of = [split_words(query.text) for query in queries]
     corpus = _Corpus(texts, dict.fromkeys(chain.from_iterable(words_of)))
     best = [BestDocuments((), np.empty(0)) for _ in queries]
-    if corpus.words:  # rank-bm25 divides by the mean length
+    # rank-bm25 divides by the mean length
+    if corpus.words:
         index = corpus.index()
         terms_of = [[corpus.number_of[word] for word in query_words] for query_words in words_of]
         for rows, postings in corpus.blocks:
@@ -122,7 +123,8 @@ class _Corpus:
                 self.corpus_size = corpus.count
                 self.avgdl = corpus.words / corpus.count
                 self.idf = _TermWeights(len(corpus._vocabulary))
-                return corpus  # rank-bm25 makes the weights of words from its items
+                # rank-bm25 makes the weights of words from its items
+                return corpus
 
         index = CorpusIndex(self)
         # Both are large, and only the weights are needed from here on
@@ -185,7 +187,8 @@ class _Block:
         if len(best.keys) == depth:
             hits = hits[scores[hits] >= best.scores[-1]]
         count = depth + self.repeated
-        if len(hits) > count:  # the others cannot be among the best, and would be named and sorted for nothing
+        # The others cannot be among the best, and would be named and sorted for nothing
+        if len(hits) > count:
             hits = hits[scores[hits] >= np.partition(scores[hits], -count)[-count]]
         return best.joined([self.names[row] for row in hits.tolist()], scores[hits], depth)
 

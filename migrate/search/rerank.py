@@ -79,7 +79,8 @@ def rerank(
         nearness = square - nearness
         exact = 2 * exact - np.einsum("nd,nd->n", true, true)
     nearness[true_places] = exact
-    nearness = np.fmax(nearness, -np.inf)  # what is not a number is nowhere
+    # What is not a number is nowhere
+    nearness = np.fmax(nearness, -np.inf)
     count = depth + len(keys) - len(set(keys))
     if count < len(keys):
         # The others cannot be among the best; sorting them costs more than all the rest

@@ -52,10 +52,12 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
 def by_score(scores: Mapping[str, float], depth: int) -> list[str]:
     """Return the first `depth` documents in the order of their scores, the highest first; ties by doc_id."""
     best: Mapping[str, float] = scores
-    if 0 < depth < len(scores):  # strings take longer to sort than numbers
+    # Strings take longer to sort than numbers
+    if 0 < depth < len(scores):
         least = sorted(scores.values(), reverse=True)[depth - 1]
         best = {doc_id: score for doc_id, score in scores.items() if score >= least}
-    pairs = sorted(zip(map(neg, best.values()), best, strict=True))  # documents are compared where scores are equal
+    # Documents are compared where scores are equal
+    pairs = sorted(zip(map(neg, best.values()), best, strict=True))
     return [doc_id for _, doc_id in pairs[:depth]]
 
 
@@ -89,7 +91,8 @@ class TopK:
         """Return the queries and rows, ascending, that may belong together."""
         norms = squared_norms(vectors)
         scores: Vectors = self.queries @ vectors.T
-        if self.metric == "l2":  # what is less the farther a vector is: |q - v|² is |q|² less this
+        # What is less the farther a vector is: |q - v|² is |q|² less this
+        if self.metric == "l2":
             scores *= 2
             scores -= norms
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - self._slack(norms)

@@ -132,7 +132,8 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
         is_true = confidence == 1
     queries = choosers_of(manifest)
     if manifest is not None and manifest.counts.get("true vectors", 0) >= WHOLE * count:
-        return Choosers()  # there was nothing to choose
+        # There was nothing to choose
+        return Choosers()
     if not accounts_for_true(manifest):
         # Any row may be a true vector that some query chose, unless the cache says who it was
         rows = np.ones(count, bool)

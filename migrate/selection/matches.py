@@ -291,7 +291,8 @@ def claim_of_true_rows(store: Store, rows: NDArray[np.int64] | None = None, *, s
 def claim_of_cache(embedder: Embedder, texts: Sequence[Text]) -> Claim:
     """Return those of some texts whose vectors as documents are in the cache."""
     if not len(texts) or not needs_proof(embedder):
-        return NO_CLAIM  # the model would not be asked, so nothing is looked up
+        # The model would not be asked, so nothing is looked up
+        return NO_CLAIM
     cached = embedder.find(texts, "document")
     if not cached:
         return NO_CLAIM

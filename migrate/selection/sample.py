@@ -88,7 +88,8 @@ def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress 
     rng = np.random.default_rng(seed)
     chosen = np.empty(size, dtype=np.int64)
     available = np.ones(len(vectors), dtype=bool)
-    nearest = np.full(len(vectors), 4.0)  # squared distance to the nearest chosen row; none is farther than this
+    # Squared distance to the nearest chosen row; none is farther than this
+    nearest = np.full(len(vectors), 4.0)
     for step in range(size):
         progress("choose a diverse sample", step, size)
         row = _drawn(np.where(available, nearest, 0), available, rng.random())
