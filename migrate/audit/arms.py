@@ -156,7 +156,8 @@ def _bm25_arms(experiment: Experiment, runs: Runs) -> Choices:
     share = experiment.stores[TRANSLATED].share
     # Words must not hide what vectors lost, so hybrid search has a standard of its own
     yield Arm(HYBRID, meaning, partial(fused, TRANSLATED), share, standard=HYBRID_FULL)
-    if experiment.in_pool:  # fused ranks may rise or fall where documents are left out
+    # Fused ranks may rise or fall where documents are left out
+    if experiment.in_pool:
         yield Skipped(HYBRID_FULL, "needs the full re-embed, of which a pool has a part: `--reference build`")
     else:
         yield Arm(HYBRID_FULL, "the full re-embed and BM25, fused", partial(fused, FULL), 1.0)
@@ -171,6 +172,7 @@ def _controls(experiment: Experiment, _runs: Runs) -> Choices:
     if experiment.in_pool and not experiment.query_set.is_judged:
         need = "needs true vectors of whatever it ranks, which the pool does not have: `--reference build`"
         return [Skipped(MEAN, need), Skipped(RANDOM, need)]
+    # By their ids, so that rows in another order give the same control
     ordered = experiment.stores[TRANSLATED].keys.documents.in_order()
     return [
         Arm(MEAN, "control: one vector for all documents", partial(rank_by_id, experiment, ordered)),
@@ -238,6 +240,7 @@ def _together(experiment: Experiment, runs: Runs) -> Choices:
     meaning = (
         "the translated and the source store, each by queries of its own model, fused by rank: two query embeddings"
     )
+    # Where the old model finds little of what the new one does, its ranks only spoil the others
     weight = weight_of_old(experiment, runs)
     if weight < 1:
         meaning += f"; the old ranks count {percent(weight / 2, 0)}, as both find few documents alike"
@@ -341,7 +344,8 @@ def _measured(arm: Arm, answer: TimedRun, experiment: Experiment, full: Rankings
     """Return everything that is measured of an arm, by what it answers."""
     query_set = experiment.query_set
     standard = None
-    if not experiment.in_pool:  # a pool lacks much of what the full re-embed would find
+    # A pool lacks much of what the full re-embed would find
+    if not experiment.in_pool:
         standard = full
     scores = _all_scores(answer.run, standard, query_set)
     if not query_set.is_judged:

@@ -128,12 +128,15 @@ def examine(prepared: Prepared, evidence: Evidence, measures: Measures, choosers
     results = measures.results
     searches = own_searches(evidence)
     findings = [*findings_of(searches), *_remarks(settings, measures.skipped), *prepared.findings]
-    if prepared.proof is None:  # the proof of a pool came with it
+    # The proof of a pool came with it
+    if prepared.proof is None:
         findings += evidence.proof.findings
     findings += find.oddities(evidence, measures.scores, results[FULL].mean("judged@10") or 0)
     subjects = find.subjects_of(evidence)
+    # True vectors that nothing accounts for may have been chosen by these very queries
     unexplained = unexplained_documents(experiment, choosers)
     true = true_documents(experiment.stores[TRANSLATED])
+    # What the stitch alone keeps: documents that were embedded for real flatter a translation
     held_out = audit_held_out(evidence, true | unexplained, findings)
     diagnostics = diagnose(evidence, subjects, measures.scores)
     findings += find.of_true_vectors(evidence, subjects, choosers, true, unexplained, held_out)

@@ -91,6 +91,7 @@ class Bootstrap:
         # The floor is wrong in a share of the audits by itself, so queries may be wrong in the rest alone (Bonferroni)
         error_of_queries = (1 - FLOOR_SHARE) * (1 - self.confidence)
         level = 1 - error_of_queries
+        # Each side is taken from what guarantees it: queries alone on one, queries and the floor on the other
         wide = self.floor.widen(bounds, self._ratio(*self.floor.extreme(arm, full), level))
         likely = ratio(*self.floor.likely(arm, full))
         return replace(wide, estimate=max(min(likely, wide.upper), wide.lower))
@@ -137,7 +138,9 @@ class Bootstrap:
         An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
         query leave open, NOT SAFE where it is as far below; that mean is taken as normal.
         """
-        above = self.grouping.rows(arm - margin * full)  # what a group has is what it adds
+        # Where this has a mean of 0 the store is at the margin
+        # What a group has is what it adds
+        above = self.grouping.rows(arm - margin * full)
         if len(above) < 2 or not full.any():
             return None
         each = len(arm) / len(above)
@@ -157,6 +160,7 @@ class Bootstrap:
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:
     """Return the share of audits of n queries or groups that find the mean above 0; an unseen one may be `-worst`."""
+    # A mean of so many values is nearly normal, whatever they are (central limit theorem)
     room = values.mean() - _open(n, float(np.mean(values**2)), worst, confidence)
     error = max(float(np.std(values, ddof=1)), 1e-12) / np.sqrt(n)
     return np.array([NormalDist().cdf(z) for z in np.clip(room / error, -40, 40)])

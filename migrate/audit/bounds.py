@@ -59,14 +59,14 @@ class Grouping:
             groups = self.groups.tolist()
         numbers: dict[int, int] = {}
         of_queries = np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.int64)
+        # Frozen: what is computed from the fields once has no other way in
         object.__setattr__(self, "_numbers", of_queries)
 
     @property
     def won(self) -> float:
-        """The most by which the arm may win in a group that was not seen: kinds are lost as a whole, won one by one.
-
-        What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target cannot.
-        """
+        """The most by which the arm may win in a group that was not seen: kinds are lost as a whole, won one by one."""
+        # What is lost in translation is lost for all that ask for it; nothing in a stitch answers what its target
+        # cannot
         if self.evenly:
             return self.size
         return 1.0
@@ -99,12 +99,14 @@ class Grouping:
     def size(self) -> float:
         """The number of queries of a group that was not seen: the mean over groups, each by the square of its size.
 
-        That is how much each has to do with how far a mean is off. The largest group alone would make a hundred queries
-        out of one; the plain mean is too small where the harm is in large groups (`benchmarks/verdicts.py`).
+        `benchmarks/verdicts.py` compares it with other sizes.
         """
         if not self.count:
             return 1.0
         sizes = self.sizes
+        # By the square of its size: that is how much each group has to do with how far a mean is off. The largest group
+        # alone would make a hundred queries out of one, and the plain mean is too small where the harm is in large
+        # groups
         return float((sizes**3).sum() / (sizes**2).sum())
 
 
@@ -175,8 +177,11 @@ def ratio_of_means(
     estimate = ratio(arm, full)
     if not full.any():
         return Bounds(estimate, 0.0, inf)
+    # Both under the same weights: what is common to them, such as hard queries, does not widen the bounds
     rows = grouping.rows(np.column_stack([full, arm]))
     sums, unseen = weighted_sums(rows, seed=seed, resamples=resamples)
+    # Where the full re-embed is right for all queries, none is imagined that it fails: the bound is Clopper and
+    # Pearson's
     perfect = bool((full == 1).all())
     lower, upper = ratio_bounds(sums[:, 1:], sums[:, :1], unseen, confidence, perfect=perfect, grouping=grouping)
     return Bounds(estimate, float(lower[0]), float(upper[0]))
@@ -244,6 +249,7 @@ def weighted_sums(
         # An audit asks for the same weights again and again, and drawing them takes longer than the sums
         weights = _weights(n + 1, seed, resamples)
         return weights[:, :n] @ scores, weights[:, n]
+    # In blocks, as the weights of ten thousand resamples of many queries do not fit into memory
     rng = np.random.default_rng(seed)
     sums = np.empty((resamples, columns))
     unseen = np.empty(resamples)
@@ -276,6 +282,8 @@ def ratio_bounds(
     """
     most = grouping.size * unseen[:, None]
     won = grouping.won * unseen[:, None]
+    # For the lower bound the full re-embed answers the unseen query perfectly, and the arm not at all: without it, rare
+    # but total harm would leave no trace in a small sample
     low = arms / (full + most)
     # What arm and full re-embed share moves the ratio towards 1: it is there where that is for the worse
     high = np.maximum((arms + won) / (full + won * perfect), (arms + most) / (full + most - won * (not perfect)))
@@ -286,7 +294,8 @@ def mean_bounds(
     sums: NDArray[np.floating], weights: NDArray[np.floating], unseen: NDArray[np.floating], confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return bounds of a mean of values between -1 and 1, from weighted sums, (resamples, k), and weights."""
-    most = unseen[:, None]  # the unseen query is all lost, -1, or all won, 1
+    # The unseen query is all lost, -1, or all won, 1
+    most = unseen[:, None]
     total = (weights + unseen)[:, None]
     lower = np.quantile((sums - most) / total, 1 - confidence, axis=0)
     upper = np.quantile((sums + most) / total, confidence, axis=0)

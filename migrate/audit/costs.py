@@ -37,6 +37,7 @@ def costs_of(tally: Tally, translated: Store, *, ranks_words: bool) -> Costs:
         return Costs(tally, None)
     if ranks_words or tally.target.is_api:
         return Costs(tally, float(tally.cost(translated.documents()).tokens))
+    # Nobody pays for a free model's tokens, and to read and count all texts takes long
     rows = spread(translated.info.count, _READ)
     mean = np.mean(tally.tokens(list(translated.documents(rows))))
     return Costs(tally, float(mean) * translated.info.count)
@@ -53,6 +54,7 @@ def reranking_of(costs: Costs, reference: Store, rows_of: Sequence[Rows], depth:
     tokens = costs.tally.cost(reference.documents(embedded)).tokens
     first = tokens / len(embedded) * depth
     each = tokens / n_queries
+    # A next query is expected to embed what each had that no other one had (Good 1953)
     further = each * float((times == 1).mean())
     return Reranking(
         depth=depth,

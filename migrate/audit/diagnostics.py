@@ -212,7 +212,8 @@ def _sample(experiment: Experiment) -> tuple[tuple[str, ...], dict[str, Vectors]
         names.remove(FULL)
     ids = stores[TRANSLATED].keys.ids
     rows_in = {name: ids.matches(stores[name].keys.ids) for name in names}
-    is_first = rows_in[TRANSLATED] == np.arange(len(ids))  # not of an id that came before
+    # Not of an id that came before
+    is_first = rows_in[TRANSLATED] == np.arange(len(ids))
     common = np.flatnonzero(is_first & np.logical_and.reduce([rows >= 0 for rows in rows_in.values()]))
     # Another series than that which draws the pairs of a stitch: these have true vectors, and would flatter it
     drawn = common[np.random.default_rng([experiment.settings.seed, 1]).permutation(len(common))[:2_000]]

@@ -263,7 +263,8 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     long_runs = {query_id: runs(text, LONG_RUN) for query_id, text in query_letters.items() if len(text) >= _LINE}
     of_any_query = frozenset[str]().union(*long_runs.values())
     shared = [of_any_query] * len(compared)
-    if of_any_query:  # else the runs of all documents would be cut for nothing
+    # Else the runs of all documents would be cut for nothing
+    if of_any_query:
         shared = [runs(text, LONG_RUN) & of_any_query for text, _ in compared]
     common = _common(shared)
     all_short_runs = (runs(text, SHORT_RUN) for text, _ in compared)
@@ -272,6 +273,7 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     likest = dict.fromkeys(queries, Likeness.NONE)
     for (text, query_ids), of_queries, of_document in zip(compared, shared, document_words, strict=True):
         short_runs = runs(text, SHORT_RUN)
+        # Runs that many of the compared documents have, such as a header, tell none of them from another
         own_runs = of_queries - common
         for query_id in query_ids:
             n_shared = len(own_runs & long_runs.get(query_id, frozenset()))

@@ -116,6 +116,7 @@ def reranks_together(experiment: Experiment) -> bool:
 
 def could_serve_both(experiment: Experiment) -> bool:
     """Return whether both stores could serve together, or the plan says that they do."""
+    # Whoever plans for it says that the old model answers, whatever its file can do
     is_planned = plan_word(experiment.settings.plan).startswith(TOGETHER)
     return STAY in experiment.stores and (experiment.old_answers or is_planned)
 

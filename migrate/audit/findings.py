@@ -39,6 +39,7 @@ _BY_LITTLE_LUCK = 0.15
 _NEXT_TO_NOTHING = 0.01
 """Share of the relevant documents, 0-1, up to which the translated store found nearly all of them."""
 
+# Queries of people are at most 4 times nearer to a document than to the next, by MiniLM: docs/statistics.md
 _NEXT = 0.2
 """Distance to the first document, in distances to the second, up to which a query is a copy of that document."""
 
@@ -88,6 +89,7 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
     if len(query_set.distinct) < FEWEST_QUERIES:  # which the verdict says: a few show any share by chance
         return
     yield from _next_to_documents(evidence)
+    # Judgements that cannot tell good vectors from bad lack assay sensitivity (ICH E10): any store is SAFE by them
     doubts = (
         *alike_grades(query_set, [*runs.values()]),
         *agreed_grades(query_set, runs[TRANSLATED], runs[FULL]),
@@ -98,6 +100,7 @@ def oddities(evidence: Evidence, scores: Mapping[str, Scores], judged: float) ->
     if not doubts and judged >= _ALL_JUDGED and verdict.observations.has_enough:
         yield from unrelated_grades(query_set, full, bootstrap)
     if query_set.is_judged and verdict.outcome is Outcome.SAFE:
+        # Agreement is by the target model's own scores alone, so that no judgement can flatter it
         agreements = (agreement_scores(evidence.experiment, runs[FULL], runs[name]) for name in (TRANSLATED, FULL))
         yield from contradicted(verdict.retention, bootstrap.retention(*agreements))
 
@@ -155,6 +158,7 @@ def repeated_texts(query_set: QuerySet, translated: Store, keys: Keys) -> list[F
     """
     if not translated.info.has_texts:
         return []
+    # By normal forms, as case and white space make no difference to most models
     keys_by_text: dict[str, set[str]] = {}
     for query in query_set.queries:
         keys_by_text.setdefault(query_key(query.text), set()).update(query_set.relevant_to(query.id))
@@ -249,6 +253,7 @@ def odd_scores(
     `chance` are those of documents drawn at random.
     """
     doubts = []
+    # A reference of other documents, or of another model, finds little, so that anything looks good beside it
     lower = bootstrap.retention(arm, full).lower
     if lower > _TOO_GOOD:
         text = (
@@ -289,6 +294,7 @@ def alike_grades(query_set: QuerySet, runs: Sequence[Rankings]) -> list[Finding]
     alike = 0
     for query_id in queries:
         grades = query_set.grades(query_id)
+        # Documents that nobody judged count as 0, which tells them from relevant ones: a list of these alone is enough
         candidates = set(grades).union(*(run.top(query_id, CUT) for run in runs))
         alike += len({max(grades.get(doc_id, 0), 0) for doc_id in candidates}) == 1
     if alike <= 0.5 * len(queries):
@@ -404,6 +410,7 @@ def unrelated_grades(query_set: QuerySet, full: Scores, bootstrap: Bootstrap) ->
 
     `full` are the full re-embed's nDCG@10, (c,).
     """
+    # The order that says nothing: grades by which even this keeps enough show no loss of any translation
     shuffled = query_set.merged(ndcg_at_random(query_set.qrels or {}, query_set.query_ids, CUT))
     bounds = bootstrap.retention(shuffled, full)
     # They are shown to lose more than is lost in any SAFE translation
@@ -479,6 +486,8 @@ def choosers_in_other_words(evidence: Evidence, subjects: Mapping[str, str], tru
     judges = evidence.experiment.query_set.distinct
     n_wanting = sum(subjects.get(query.id) in true for query in judges)
     n_first = sum(not true.isdisjoint(evidence.runs.full.top(query.id, 1)) for query in judges)
+    # A log of clicks may say what was wanted, or only what was found: whichever is more often a document with a true
+    # vector
     count = max(n_wanting, n_first)
     share = len(true) / evidence.experiment.n_documents
     if not look_for_the_chosen(count / max(len(judges), 1), share):
@@ -521,6 +530,7 @@ def sampled(
     """
     lucky = len(relevant & true)
     share = len(true) / count
+    # Judges who were shown the sample find it relevant; by chance its share of the relevant documents is that of all
     if is_safe_without or lucky <= least * len(relevant) or _tail(lucky, len(relevant), share) >= _BY_LUCK:
         return []
     text = (

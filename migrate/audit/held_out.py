@@ -74,6 +74,7 @@ def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozens
     for batch in translated.scan():
         rows = slice(start, start + len(batch))
         is_true = is_recorded[rows].copy()
+        # Not all true vectors are recorded: one that equals the full re-embed's is true, whoever put it there
         both = np.flatnonzero(full_rows[rows] >= 0)
         if len(both):
             true = full.get(full_rows[rows][both]).vectors
@@ -81,7 +82,8 @@ def unexplained_documents(experiment: Experiment, choosers: Choosers) -> frozens
         is_unexplained[rows] = is_true & candidates[rows]
         start += len(batch)
     documents = set(keys.documents.take(np.flatnonzero(is_unexplained)))
-    if len(documents) >= WHOLE * experiment.n_documents:  # nobody has chosen who has taken all
+    # Nobody has chosen who has taken all
+    if len(documents) >= WHOLE * experiment.n_documents:
         return frozenset()
     return frozenset(documents)
 
@@ -104,6 +106,7 @@ def audit_held_out(evidence: Evidence, excluded: frozenset[str], findings: Itera
         return None
     if not excluded or len(excluded) == experiment.n_documents:
         return None
+    # Queries whose only relevant documents are gone could not be answered by any arm
     remaining, rows = _without(query_set, excluded)
     if not len(rows):
         return None

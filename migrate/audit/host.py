@@ -193,6 +193,7 @@ def _try_stitches(stored: Vectors, ranked: _Ranked, shared: Scores) -> Repair:
     `shared` is the overlap that the `stored` vectors have with the true ones, for each document that asks.
     """
     truth = ranked.truth
+    # A prediction that is not sure of itself lies nearer to the mean of true vectors than these do
     sphere = Sphere.fit(truth)
     norm = summarize_norms(truth).mean
     overlaps: dict[str, Scores] = {}
@@ -203,6 +204,7 @@ def _try_stitches(stored: Vectors, ranked: _Ranked, shared: Scores) -> Repair:
     gain = overlaps[best] - shared
     missing = 1 - shared.mean()
     repaired = _share(overlaps[best])
+    # Two standard errors: the better of two stitches gains a little by luck
     if gain.mean() <= 2 * standard_error(gain):
         return Repair(best, repaired, "none")
     if 2 * gain.mean() >= missing:

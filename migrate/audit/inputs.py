@@ -106,6 +106,7 @@ def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = mode
     """
     translated = store_of(options.store, verify=True)
     embedder = context.cap.meter(load(translated, options.target, "target"), options.price)
+    # Before anything else is opened, as the manifest tells a wrong model for nothing
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
     full = None
@@ -124,8 +125,10 @@ def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = mode
     if bridge is not None:
         _check_bridge(bridge, source, embedder.identity)
         excluded = choosers.queries | choosers_of(bridge.manifest)
+    # Queries that chose documents flatter the store that was made of them, so they do not judge it
     judging = independent(query_set, excluded)
     refuse_queries(judging, translated, options.parent_field)
+    # Without its model the old store cannot be asked, and the arm `stay` is left out
     source_embedder = None
     if source is not None and (options.source_model is not None or _names_model(source)):
         source_embedder = context.cap.meter(load(source, options.source_model, "source_model"))
@@ -173,6 +176,7 @@ def _check_effort(search_effort: int | None, translated: Store) -> None:
 def _check_plan(inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
     translated = inputs.translated
+    # Nothing is read for it: arms of somebody's own are asked for their names before anything is embedded
     stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
     unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.most_deep)
     choices = [choice for arms_of in own_arms() for choice in arms_of(unasked, Runs())]
@@ -238,6 +242,7 @@ def _may_be_same(first: ModelIdentity, second: ModelIdentity) -> bool:
     if is_file(first) or is_file(second):
         return True
     revisions = (first.revision, second.revision)
+    # Not all models know their revision: an API has none
     return first.spec == second.spec and (first.revision == second.revision or None in revisions)
 
 
@@ -313,6 +318,7 @@ def prepare_audit(inputs: AuditInputs, reference: Store | None = None) -> Prepar
     _verify([*stores.values(), inputs.source])
     keys = _keys(stores, settings.parent_field)
     _check_same_documents(stores, keys)
+    # Whatever can be known without a model is known before one is paid
     noticed = findings.of_inputs(query_set, translated, keys[TRANSLATED])
     models = _models(inputs, stores)
     proof = _proof(inputs, reference, keys)
@@ -370,6 +376,7 @@ def _models(inputs: AuditInputs, stores: Mapping[str, Store]) -> dict[str, Embed
     if inputs.source_embedder is not None and STAY in stores:
         models[STAY] = inputs.source_embedder
     for name, store in stores.items():
+        # Queries for the bridge are mapped into the source's space, after the target has embedded them in its own
         if name != BRIDGE:
             models[name].expect_dim(store.info.dim, store.info.location)
     return models
@@ -451,6 +458,7 @@ def _check_same_documents(stores: Mapping[str, Store], keys: Mapping[str, Keys])
         documents = keys[name].documents
         lacking = expected.lacking(documents)
         added = documents.lacking(expected)
+        # An index without a file of ids numbers its rows, and has no id in common with the store it came from
         if len(lacking) == expected.distinct and not store.info.has_texts:
             raise StoreError(
                 f"{store.info.location} has row numbers such as '0' instead of the ids of {location}; put the "

@@ -58,7 +58,8 @@ class JudgedOptions(PaidOptions):
 
     def check_queries(self, *, is_pooled: bool, are_needed: bool = True) -> None:
         """Make sure that there are queries, of one kind, a margin, and that some are held out of a pool only."""
-        if not 0 < self.margin <= 1:  # before anything is paid for; also of no number
+        # Before anything is paid for; also of no number
+        if not 0 < self.margin <= 1:
             raise UsageError(f"a margin of {self.margin} is no share; give one above 0 and up to 1, such as 0.95")
         if self.judged is not None and self.queries is not None:
             raise UsageError("--judged and --queries exclude each other; leave one out")

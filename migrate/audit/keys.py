@@ -33,7 +33,8 @@ class Names:
         self._index = HashIndex()
         self._content = bytearray()
         self._ends = np.zeros(count + 1, np.int64)
-        self._numbers: NDArray[np.int64] | None = None  # None as long as row i has name i
+        # None as long as row i has name i
+        self._numbers: NDArray[np.int64] | None = None
         self._first_rows = np.empty(0, np.int64)  # of each different name, from then on
 
     def __len__(self) -> int:
@@ -65,6 +66,7 @@ class Names:
         if self._numbers is not None:
             self._numbers[span] = numbers
             self._first_rows[n_before : self.distinct] = span.start + new_rows
+        # A name may hold half of a character, as ids come from anywhere
         new = [names[row].encode(errors="surrogatepass") for row in new_rows.tolist()]
         self._ends[n_before + 1 : self.distinct + 1] = len(self._content) + np.cumsum([*map(len, new)], dtype=np.int64)
         self._content += b"".join(new)
@@ -162,6 +164,8 @@ class Keys:
         """Return the keys of `count` rows, whose ids and documents come page by page."""
         ids = documents = Names(count)
         for page_ids, page_documents in pages:
+            # Most stores are not cut into chunks: their documents are their ids, kept once. From the first chunk on
+            # both are kept
             if documents is ids and page_documents != page_ids:
                 documents = Names(count)
                 for span in _spans(len(ids)):

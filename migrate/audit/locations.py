@@ -55,7 +55,8 @@ def locations_of(
 ) -> Locations:
     """Return the places of two stores, as their locations were given, and the names of their models."""
     old_model = None
-    if source_embedder is not None and source_embedder.profile.kind != "file":  # a file has no new queries
+    # A file has no new queries
+    if source_embedder is not None and source_embedder.profile.kind != "file":
         identity = source_embedder.identity
         old_model = with_settings(identity.spec, special_options(identity))
     known = Locations(

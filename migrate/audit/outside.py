@@ -87,7 +87,8 @@ class Ranked:
 
 def rank_rows(store: Store, queries: Vectors, depth: int, *, progress: Progress) -> Ranked:
     """Return the first `depth` rows for each query, and no fewer than the bands need; reads the store once."""
-    wide = [edge for edge in _EDGES if edge <= store.info.count // 4]  # the last band holds most of the store
+    # The last band holds most of the store, and is not to be cut into
+    wide = [edge for edge in _EDGES if edge <= store.info.count // 4]
     depth = min(max([depth, *(edge + 1 for edge in wide)]), store.info.count)
     scores = np.full((len(queries), depth), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), depth), -1, dtype=np.int64)
@@ -153,7 +154,8 @@ class Surroundings:
         """Return the same without some of the rows that were counted, by their translated scores, (q, n)."""
         bins = _bins(scores, self.low, self.high)
         removed = np.stack([np.bincount(row, minlength=_BINS) for row in bins])
-        return replace(self, counts=np.maximum(self.counts - removed, 0))  # rounding may choose the next bin
+        # Rounding may choose the next bin
+        return replace(self, counts=np.maximum(self.counts - removed, 0))
 
     def tops(self, query: int) -> Vectors:
         """Return the upper end of each bin of a query, (bins,)."""
@@ -177,6 +179,8 @@ def look_around(
     bands = len(ranked.edges) + 1
     per_query = max(ceil(SAMPLED / len(queries)), 1)
     quotas = [per_query] * (bands - 1) + [SAMPLED]
+    # One priority for each document, of which every query and band takes the lowest, so that queries share documents to
+    # embed (bottom-k sketches; Cohen & Kaplan 2007)
     priority = np.random.default_rng(seed).random(len(outside))
     picks: list[list[tuple[Rows, Vectors]]] = [
         [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)) for _ in queries] for _ in range(bands)
@@ -248,6 +252,8 @@ class ErrorTail:
             return np.ones_like(gap, dtype=np.float64)
         start = self.start
         share = np.searchsorted(-self.errors, -gap, side="right") / len(self.errors)
+        # An exponential tail, as excesses over a high threshold have in the limit (Pickands 1975): larger errors than
+        # any that was measured are possible
         beyond = max(self.size, 1) / len(self.errors) * np.exp(-(np.maximum(gap, start) - start) / self.excess)
         return np.where(gap <= start, share, np.maximum(share, beyond))
 
@@ -271,6 +277,8 @@ def discount_after(rank: int, more: float) -> float:
         return 0.0
     now = _DISCOUNTS[rank - 1]
     following = np.append(_DISCOUNTS[rank:], 0)
+    # By Jensen's inequality: for a convex function below the discount, the mean discount is at least that of the mean
+    # number of others
     steepest = ((now - following) / np.arange(1, len(following) + 1)).max()
     return float(max(now - more * steepest, 0.0))
 
@@ -348,7 +356,8 @@ class Room:
         ranks = np.searchsorted(-self.tops, -scores, side="left")
         inside = np.minimum(ranks, CUT - 1)
         drops = (_DISCOUNTS - np.append(_DISCOUNTS[1:], 0)) * self._gains(self.tops)
-        displaced = np.cumsum(drops[::-1])[::-1]  # what those from each rank on lose by moving down one
+        # What those from each rank on lose by moving down one
+        displaced = np.cumsum(drops[::-1])[::-1]
         rises = _DISCOUNTS[inside] * self._gains(scores) - displaced[inside]
         return np.log1p(np.where(ranks < CUT, np.maximum(rises, 0), 0) / self.possible)
 
@@ -375,6 +384,8 @@ class Room:
     def share_lost(self, grid: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
         """Return the share of agreement that is lost where `expected` documents have at least each score of a grid."""
         lost = self.gain_of(grid)
+        # What several documents add to the gains of a ranking is no more than the sum of what each adds alone (Shapley
+        # 1962); logarithms of it are summed, whose mean exists for errors with an exponential tail
         return float(-np.expm1(-(lost[0] * expected[0] + np.diff(lost) @ expected[:-1])))
 
     def loss(self, outsiders: Others) -> float:
@@ -386,7 +397,8 @@ class Room:
 
     def raised_to(self, now: Room) -> float:
         """Return the share of agreement that is lost where the first ten have become others."""
-        raised = np.exp(min((now.tops[0] - self.tops[0]) / self.temperature, _EXPONENT))  # P is in units of the first
+        # P is in units of the first
+        raised = np.exp(min((now.tops[0] - self.tops[0]) / self.temperature, _EXPONENT))
         return float(1 - self.possible / (now.possible * raised))
 
 
@@ -495,6 +507,7 @@ def ratio_of_losses(
                 predicted[position] = room.loss(outsiders)
     if not predicted.any():
         return 1.0, 1.0
+    # What lies outside is no loss of a translation: a group may be won as a whole, as it may be lost
     grouping = replace(query_set.grouping, evenly=True)
     observed_loss, expected = (query_set.merged(np.minimum(values, 1)) for values in (observed, predicted))
     evenly = replace(bootstrap, grouping=grouping, confidence=1 - FLOOR_SHARE * error)

@@ -103,6 +103,7 @@ def _smallest_enough(
     name: str, evidence: Evidence, setting: SearchSetting, exact: Scores
 ) -> tuple[int | None, float | None]:
     """Return the smallest value tried that keeps enough of exact search, and what it keeps."""
+    # The smallest first: each search takes as much longer as its value is greater
     for value in _values(setting):
         scores = evidence.scores(search_by_index(evidence.experiment, name, effort=value, depths=(CUT,)).run)
         share = _share_of_exact(scores, exact)

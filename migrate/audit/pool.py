@@ -285,6 +285,7 @@ class GrownPool:
         floor = self.evidence.rules.floor
         if floor is None or self.verdict.observations.lacks_documents:
             return False
+        # Both ends of what documents outside may take: where neither gives a verdict, a deeper pool gives none
         rules = replace(self.evidence.rules, floor=None)
         scores = ((self.arm, self.full), floor.extreme(self.arm, self.full))
         return {rules.verdict(arm, full).outcome for arm, full in scores} != {Outcome.INCONCLUSIVE}
@@ -312,7 +313,8 @@ def _others_depth(query_set: QuerySet) -> int:
     """Return how many of any other arm's first documents a pool has."""
     if query_set.is_judged:
         return CUT // 2
-    return CUT  # the score of an unjudged query is of all these
+    # The score of an unjudged query is of all these
+    return CUT
 
 
 def judged_documents(query_set: QuerySet) -> set[str]:
@@ -413,7 +415,8 @@ def grow_pool(
     pool, state = _deepened(inputs, _empty_pool(inputs), first)
     stopped = None
     try:
-        if deepest_stage > first:  # two stages are asked about for every query, whatever the verdict
+        # Two stages are asked about for every query, whatever the verdict
+        if deepest_stage > first:
             pool, state = _deepened(inputs, pool, deepest_stage)
         for depth in sorted({*DEPTHS, most}):
             is_deeper = max(first, deepest_stage) < depth <= most
@@ -454,6 +457,8 @@ def _pool_inputs(
 ) -> _PoolInputs:
     translated = experiment.stores[TRANSLATED]
     ranked = rank_rows(translated.store, translated.queries, most, progress=experiment.progress)
+    # They bring the pool nearer to the full re-embed, and carry no guarantee: SAFE rests on the translated store's own
+    # documents
     other_runs = [timed.run for name, timed in runs.by_store.items() if name != TRANSLATED]
     if STAY in experiment.stores:
         other_runs.append(fuse_stores(experiment, runs).run)
@@ -509,6 +514,7 @@ def _deepened(
     step = _step(inputs, depth, int(matters.sum()), new, sampled)
     if inputs.announce is not None:
         inputs.announce(step)
+    # A few vectors of true rows first: they show whether the store was translated for this very model
     if not pool.steps and len(proof := _proof_rows(inputs)):
         pool = _with_vectors(inputs, pool, proof)
         # Before more is spent on what may be another model: the proof refuses it
@@ -547,7 +553,8 @@ def _documents_wanted(
     reranked: set[str] = set()
     for candidates in inputs.runs.candidates.values():
         for first, depth in zip(candidates, depths.tolist(), strict=True):
-            reranked.update(first[:depth])  # ranked alike, but for ties
+            # Ranked alike, but for ties
+            reranked.update(first[:depth])
     for query, query_id in enumerate(query_set.query_ids):
         if matters[query]:
             documents.update(*(run.top(query_id, min(other_depth, DEPTH)) for run in inputs.other_runs))
@@ -570,6 +577,7 @@ def _with_vectors(inputs: _PoolInputs, pool: Pool, rows: Rows) -> Pool:
     """Return the pool with the vectors of further rows, embedded now."""
     if not len(rows):
         return pool
+    # Kept beside the vectors in the cache: these queries may not judge a store that is filled in from it
     embedder = with_choosers(inputs.embedder, digests_of(inputs.experiment.query_set.queries))
     documents = list(known_documents(inputs.translated.store, rows))
     vectors = embedder.embed_documents(documents, progress=inputs.experiment.progress)
@@ -581,6 +589,7 @@ def _with_vectors(inputs: _PoolInputs, pool: Pool, rows: Rows) -> Pool:
 def _prove_answers(inputs: _PoolInputs, pool: Pool) -> None:
     """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
     store = inputs.translated.store
+    # At the end, so that a server which began to mix up its texts meanwhile is found out before there is a verdict
     sample = np.random.default_rng(inputs.experiment.settings.seed).permutation(pool.rows)[:ASKED_AGAIN]
     claim = Claim(list(known_documents(store, sample)), pool.vectors_of(sample))
     matches(claim, inputs.embedder, past_cache=True).require(store.info.location)
@@ -693,6 +702,7 @@ def _recent(inputs: _PoolInputs, pool: Pool, query: int) -> Lately:
     ranked = inputs.ranked
     depth = int(pool.depths[query])
     query_id = query_set.query_ids[query]
+    # The later half was embedded because of its translated rank alone, as what lies outside would be next
     former = ranked.rows[query, : depth // 2]
     half = slice(depth // 2, depth)
     left_out = set(query_set.grades(query_id))

@@ -72,6 +72,7 @@ def _joined(labels: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[
     for row, value in enumerate(values):
         if value is not None:
             same_value[row] = first_of.setdefault(value, row)
+    # As edges of a graph, whose connected parts are the groups: one field and one label may chain many together
     first_of_label = np.unique(labels, return_index=True, return_inverse=True)
     same_label = first_of_label[1][first_of_label[2].ravel()]
     count = len(labels)
@@ -129,13 +130,16 @@ def _are_few_and_apart(rows: Vectors, groups: NDArray[np.int64]) -> bool:
     first, second = np.triu_indices(len(sample), 1)
     cosines = (rows[sample] @ rows[sample].T)[first, second]
     is_within = groups[sample[first]] == groups[sample[second]]
-    if is_within.all():  # the other groups are too small to be seen
+    # The other groups are too small to be seen
+    if is_within.all():
         return False
     return bool(np.quantile(cosines[is_within], 0.05) > np.quantile(cosines[~is_within], 0.95))
 
 
 def _grouped(rows: Vectors, threshold: float) -> NDArray[np.int64]:
     """Return the first row of the group of each of some centred rows, (n,): those above a cosine are alike."""
+    # The query that is like most others comes first, and every member is like it: no chain of neighbours makes two
+    # kinds one
     near = np.concatenate([(cosines > threshold).sum(axis=1) for _, cosines in _cosines(rows, rows)])
     firsts = np.argsort(-near, kind="stable")[: int((near > 1).sum())]
     groups = np.arange(len(rows))
@@ -161,6 +165,7 @@ def usual_cosine(rows: Vectors, *, in_runs: bool = False) -> float:
     kind. So the lowest pairs are looked at then, too, and a spread less is enough: what is joined by mistake only takes
     longer.
     """
+    # Memory grows with the square of the sample
     sample = rows[spread(len(rows), 2_000)]
     pairs = np.triu_indices(len(sample), 1)
     if not len(pairs[0]):

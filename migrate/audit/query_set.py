@@ -169,7 +169,8 @@ def load_questions(location: str, *, split: str = "test", progress: Progress = n
         )
     if loaded.queries_without_relevant:
         notes.append(f"{len(loaded.queries_without_relevant):,} queries have no relevant document; every arm scores 0")
-    exclude_self = loaded.name in ("arguana", "quora")  # their queries are their documents
+    # Their queries are their documents
+    exclude_self = loaded.name in ("arguana", "quora")
     return QuerySet(loaded.queries, loaded.qrels, loaded.name, exclude_self=exclude_self, notes=tuple(notes))
 
 
@@ -180,7 +181,8 @@ def split_of(location: str, split: str = "test") -> tuple[str, str]:
     (('msmarco', 'dev'), ('my-beir', 'test'))
     """
     folder, colon, named = location.rpartition(":")
-    if colon and named and not Path(location).exists():  # a path may have a colon too
+    # A path may have a colon too
+    if colon and named and not Path(location).exists():
         return folder, named
     return location, split
 
@@ -259,6 +261,7 @@ def by_field(query_set: QuerySet, group_field: str) -> QuerySet:
             "so that it cannot group them: queries of one value count as one observation; name a field that tells "
             "users or topics apart, or leave --group-field out"
         )
+    # A field such as an id of the query groups nothing, and gives bounds as narrow as without it
     if n_values >= _NEARLY_AS_MANY * len(values):
         raise UsageError(
             f"{query_set.name}: {group_field!r} has {n_values:,} different values in {len(values):,} queries, "
@@ -296,7 +299,8 @@ def near_texts(queries: Iterable[Query]) -> dict[str, str]:
     times = Counter(word for text_words in words_of.values() for word in text_words)
     leaders: dict[str, list[str]] = {}
     first_of: dict[str, str] = {}
-    for text in sorted(words_of):  # their order is that of their digests, not of the file
+    # Their order is that of their digests, not of the file
+    for text in sorted(words_of):
         telling = [word for word in words_of[text] if times[word] <= max(0.1 * len(words_of), 2)]
         candidates = sorted({leader for word in telling for leader in leaders.get(word, ())})
         first_of[text] = next((leader for leader in candidates if _jaccard(words_of, leader, text) > 0.5), text)
@@ -336,6 +340,7 @@ def hold_out(query_set: QuerySet, share: float) -> QuerySet:
     it was filled into. Which ones they are depends on their texts alone. Queries of one group, by their field or else
     by words that more than half of them share, are on one side.
     """
+    # By their texts alone, so that the same ones are held out whatever else is in the file
     units = near_texts(query_set.queries)
     units |= {
         digest_of(query): group for query in query_set.queries if (group := query_set.group_of(query)) is not None

@@ -88,7 +88,8 @@ def _option(arm: ArmResult, bounds: Bounds, result: AuditResult, full_left: ArmC
         cost_of_arm = _combined(_sum, sample, further, full)
         arm = replace(arm, tokens=cost_of_arm.tokens, usd=cost_of_arm.usd)
     remaining = _NOTHING
-    if arm.name not in (TRANSLATED, BRIDGE):  # both are there, and paid for
+    # Both are there, and paid for
+    if arm.name not in (TRANSLATED, BRIDGE):
         remaining = _combined(_less, arm, sample, full_left)
     cost = _combined(_sum, arm, result.pool or _NOTHING, full)
     return Option(arm.name, bounds, cost.tokens, cost.usd, remaining.tokens, remaining.usd, is_safe)
@@ -117,6 +118,7 @@ def _needs_old(option: Option) -> bool:
 def _left_of_full(result: AuditResult) -> ArmCost:
     """Return what a full re-embed would still cost: nothing where it is there, or where every text is in the cache."""
     pool = result.pool
+    # Every text is in the cache, or in the reference store: to write it costs no embedding
     if result.reference_at is not None or (result.is_kept and (pool is None or pool.is_exact)):
         return _NOTHING
     full = result.arm(FULL)
@@ -185,6 +187,7 @@ def _missing_index(result: AuditResult) -> OwnSearch | None:
     """Return the search of the translated store where its index alone keeps it from being SAFE."""
     if result.plan != TRANSLATED or result.outcome is Outcome.SAFE:
         return None
+    # Vectors that are SAFE by exact search need no other translation, but another index or setting
     searches = (search for search in result.examination.searches if search.arm == TRANSLATED)
     return next((search for search in searches if search.remedy is not None and search.is_safe_exactly), None)
 
@@ -246,7 +249,8 @@ class _Advice:
             remark = self._distrust(odd)
         paid = option
         if _depth(option) and not self.locations.can_serve:
-            paid = self.full  # the command is that of a full re-embed then
+            # The command is that of a full re-embed then
+            paid = self.full
         remaining = _amount(paid.usd_left, paid.seconds_left, paid.tokens_left)
         return Recommendation(
             plan=option.name,
@@ -281,6 +285,7 @@ class _Advice:
         may_ask_both = self.locations.old_model is not None and self.locations.can_serve
         safe = [option for option in options.values() if option.is_safe and option.name != STAY]
         safe = [option for option in safe if may_ask_both or not _needs_old(option)]
+        # A full re-embed of what is one already is no way on
         if self.is_whole:
             safe = [option for option in safe if option.name != FULL] or [options[TRANSLATED]]
         best = min(safe, key=self._preference)
@@ -438,7 +443,8 @@ class _Advice:
         agreement: tuple[str, ...] = ()
         if len(locations.target) > 1:
             agreement = worker_agreement(locations.target[1])
-        model = (word for word in locations.model if word != "--cache=none")  # `live` wants to keep what it embeds
+        # `live` wants to keep what it embeds
+        model = (word for word in locations.model if word != "--cache=none")
         remark = self._two_stage_remark(option)
         if _needs_old(option):
             remark = (
@@ -511,7 +517,8 @@ class _Advice:
         location = locations.translated
         is_switched = self.result.plan == option.name and locations.can_switch and old is None
         if is_switched and locations.source is not None:
-            location = locations.source  # the new store answers under the old name then
+            # The new store answers under the old name then
+            location = locations.source
         flag = "--base-url="
         servers = [word.removeprefix(flag) for word in locations.target if word.startswith(flag)]
         if servers:
@@ -584,7 +591,8 @@ def _clear_up(odd: Finding, result: AuditResult) -> Command:
     if not same_audit:  # from a program, whose arguments are not known
         return None, ""
     if about == "reference" and "--reference=build" in same_audit:
-        about = "target"  # a reference that is built now is of the model that was named
+        # A reference that is built now is of the model that was named
+        about = "target"
     if about == "groups":
         return _without(same_audit, "--group-field"), ""
     if about == "queries":
@@ -597,7 +605,8 @@ def _clear_up(odd: Finding, result: AuditResult) -> Command:
         remark = "a model that answers worse than that is not worth moving to"
         return ("assess", locations.old, "--target", "SPEC"), remark
     source = "OLD"
-    if about == "store" and locations.source:  # a source that is doubted itself is another store than it should be
+    # A source that is doubted itself is another store than it should be
+    if about == "store" and locations.source:
         source = locations.source
     return ("translate", source, locations.stitch or "STITCH", "-o", str(free_path(Path("translated")))), ""
 

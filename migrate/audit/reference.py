@@ -106,6 +106,7 @@ class _Pairs:
 
     def chance(self) -> float:
         """Return the cosine that 5 % of pairs of different documents exceed: what nothing in common looks like."""
+        # Half way round: rows that lie next to each other may be chunks of one document
         turned = np.roll(self.reference, max(len(self.ids) // 2, 1), axis=0)
         return float(np.percentile(pairwise(self.translated, turned), 95))
 
@@ -141,6 +142,7 @@ def prove_reference(
     is_trusted, origin = _by_manifest(translated, reference, embedder)
     rows = _matching_rows(translated, reference, keys, seed)
     _check_norms(reference, rows, embedder)
+    # The translated store has true vectors of its sample, which cost nothing to compare with
     n_true = _check_true_rows(translated, reference, rows)
     evidence = [origin]
     if n_true:
@@ -148,6 +150,7 @@ def prove_reference(
     doubts = _doubts_of_form(translated, reference, keys)
     # Whatever costs nothing is refused by now: a model behind an API is paid for each text
     prove_target(translated, embedder, seed=seed)
+    # With both, a manifest of an embedding and true vectors that agree, nothing needs to be embedded for the proof
     if not is_trusted or not n_true:
         checked = _spot_check(reference, embedder, _spot_order(reference, rows, seed), progress)
         if checked is None:
@@ -165,6 +168,7 @@ def _doubts_of_form(translated: Store, reference: Store, keys: tuple[Keys, Keys]
     doubts = []
     code = reference.info.details.get("factory")
     tolerance = tolerance_of(reference.info)
+    # Codes lose what the translated store keeps: whatever is measured against them comes out too high
     if (tolerance.coded or tolerance.loose) and code != translated.info.details.get("factory"):
         text = (
             f"the reference keeps its vectors as short codes ({code}) and the translated store does not, which makes "
@@ -172,7 +176,8 @@ def _doubts_of_form(translated: Store, reference: Store, keys: tuple[Keys, Keys]
         )
         doubts.append(doubt(text, "reference"))
     translated_keys, reference_keys = keys
-    if not translated_keys.has_ids_of(reference_keys):  # what a model reads of documents then differs too
+    # What a model reads of documents then differs too
+    if not translated_keys.has_ids_of(reference_keys):
         text = "the documents of the reference are cut into other chunks than those of the translated store"
         doubts.append(doubt(text, "reference"))
     return doubts
@@ -187,7 +192,8 @@ def prove_pool(
     check before.
     """
     spec = embedder.identity.spec
-    is_named = target_of(translated) == embedder.identity  # a file is named by its hash
+    # A file is named by its hash
+    is_named = target_of(translated) == embedder.identity
     evidence = [f"embedded now by {spec}"]
     if is_named:
         evidence = [f"embedded now by {spec}, which the store was translated for"]
@@ -336,7 +342,8 @@ def _by_manifest(translated: Store, reference: Store, embedder: Embedder) -> tup
         return False, "its manifest names no model"
     models = [target_of(translated), embedder.identity]
     other_models = [model for model in models if model is not None and model != manifest.model]
-    for model in other_models:  # files of vectors may be of one model all the same
+    # Files of vectors may be of one model all the same
+    for model in other_models:
         finding = manifest_finding(manifest, model)
         if not (finding.ok or is_file(manifest.model) or is_file(model)):
             raise StoreError(
@@ -525,6 +532,7 @@ def _spot_order(reference: Store, rows: _Pairs | None, seed: int) -> NDArray[np.
     order = _random_order(reference, seed)
     if rows is None:
         return order
+    # A reference that was made from the translated store in part shows in these rows alone
     suspicious = rows.rows[rows.equal(SAME)][: SPOT_CHECKS // 2]
     true = rows.rows[rows.true]  # which have been compared already
     between = order[~np.isin(order, np.concatenate([suspicious, true]))]
@@ -554,7 +562,8 @@ def _lost(rows: _Pairs | None) -> list[Finding]:
     chance = rows.chance()
     halfway = (1 + chance) / 2
     certain = ~rows.true & (rows.expected > halfway)
-    if certain.sum() <= SPOT_CHECKS:  # too few to speak of a share
+    # Too few to speak of a share
+    if certain.sum() <= SPOT_CHECKS:
         return []
     share = float((rows.cosines[certain] <= chance).mean())
     if share <= _LOST_SHARE:

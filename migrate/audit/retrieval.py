@@ -65,7 +65,8 @@ class Runs:
 def search_stores(experiment: Experiment, *, for_pool: bool) -> Runs:
     """Ask every store that is there; `for_pool` says that a pool is to be made of what they find."""
     by_store = {name: search_store(experiment, name) for name in experiment.stores}
-    exact = dict(by_store)  # but for stores that were asked by their own index
+    # But for stores that were asked by their own index
+    exact = dict(by_store)
     for name in by_store:
         if asks_index(experiment, name):
             exact[name] = search_exactly(experiment, name)
@@ -112,7 +113,8 @@ def search_by_index(
     """Return what the index of the store of that name finds; `effort` is another value of its setting."""
     searched = experiment.stores[name]
     experiment.progress(f"ask the index of {searched.store.info.name}", 0, None)
-    spare = int(experiment.query_set.exclude_self)  # so that enough are left when a query's own document is dropped
+    # So that enough are left when a query's own document is dropped
+    spare = int(experiment.query_set.exclude_self)
     judged = partial(_judged_as, searched, left_out)
     deep = [depth + spare for depth in depths]
     return _timed(experiment, lambda: _rank_by_index(experiment, name, judged, deep, effort))
@@ -123,6 +125,7 @@ def setting_of(experiment: Experiment, name: str) -> SearchSetting | None:
     setting = setting_of_index(experiment.stores[name].store)
     new = setting_of_index(experiment.stores[TRANSLATED].store)
     effort = experiment.settings.search_effort
+    # The value is that of the new store's programs: an old store of another kind keeps its own
     if setting is None or new is None or effort is None or setting.name != new.name:
         return setting
     return replace(setting, value=effort, most=max(effort, setting.most))
@@ -222,6 +225,7 @@ def fuse(experiment: Experiment, *runs: TimedRun, weights: Sequence[float] | Non
 
 def fuse_stores(experiment: Experiment, runs: Runs) -> TimedRun:
     """Fuse the translated and the source store, each searched by queries of its own model, by their ranks."""
+    # As live search begins: what the reference would teach of the old ranks is no part of what the reference judges
     old_weight = weight_of_old(experiment, runs)
     return fuse(experiment, runs.by_store[TRANSLATED], runs.by_store[STAY], weights=(2 - old_weight, old_weight))
 
@@ -304,6 +308,7 @@ def rank_true_rows(experiment: Experiment, block: range, rows_of: Sequence[NDArr
     """Yield for each query of a block some rows of the reference, ranked; what several queries ask is read once."""
     searched = experiment.stores[FULL]
     reference = searched.store
+    # What several queries ask for is read once
     rows = np.unique(np.concatenate(rows_of))
     batch = Batch([], np.empty((0, reference.info.dim), np.float32))
     if len(rows):
@@ -339,6 +344,7 @@ def rank_at_random(experiment: Experiment, ordered: Rows) -> TimedRun:
 
 
 def _timed(experiment: Experiment, answer: Callable[[], Rankings]) -> TimedRun:
+    # Ranking alone is timed: how long a model takes to embed a query is the same for all arms of it
     started = time.perf_counter()
     run = answer()
     seconds = time.perf_counter() - started

@@ -36,7 +36,8 @@ def topics_of(experiment: Experiment, keys: Sequence[str]) -> Mapping[str, str]:
     drawn = np.random.default_rng([seed, 2]).permutation(documents.distinct)[:2_000]
     names = documents.take(documents.in_order()[drawn])
     sample = list(dict.fromkeys([*unique, *names]))[: max(2_000, len(unique))]
-    count = min(8, len(sample) // 20)  # smaller clusters say nothing of a topic
+    # Smaller clusters say nothing of a topic
+    count = min(8, len(sample) // 20)
     texts = experiment.stores[TRANSLATED].texts(sample)
     if count < 2 or not texts:
         return {}
@@ -107,7 +108,8 @@ def _labellings(experiment: Experiment, subjects: Mapping[str, str]) -> dict[str
     rows = [row_of.get(document) for document in documents]
     lengths = _quantile_labels([len(query.text.split()) for query in queries], "{:.0f}")
     labellings: dict[str, Sequence[str | None]] = {"words in the query": lengths}
-    if not experiment.in_pool:  # a pool has true vectors of what was asked for alone, and shows no other topics
+    # A pool has true vectors of what was asked for alone, and shows no other topics
+    if not experiment.in_pool:
         topics = topics_of(experiment, list(subjects.values()))
         if topics:
             labellings["topic"] = [topics.get(document) for document in documents]
@@ -146,6 +148,7 @@ def _quantile_labels(values: Sequence[float | None], form: str) -> Sequence[str 
     numbers = np.array([value for value in values if value is not None], dtype=float)
     if not len(numbers):
         return [None] * len(values)
+    # Kinds of fewer than 30 queries have bounds that tell nothing
     count = int(np.clip(len(numbers) // 30, 1, 10))
     edges = np.unique(np.quantile(numbers, np.linspace(0, 1, count + 1)[1:-1], method="lower"))
     positions = np.searchsorted(edges, numbers, side="left")

@@ -53,7 +53,8 @@ def agreement(arm: TopScores, full: TopScores, *, temperature: float | None = No
     best = np.where(np.isfinite(best), best, 0)
     reached, possible = (_gains(scores, best, temperature) @ discounts for scores in (arm, full))
     values: Scores = np.divide(reached, possible, out=np.zeros(len(full)), where=answered)
-    return np.minimum(values, 1.0)  # above it by rounding alone: no ranking scores more than the full re-embed's
+    # Above it by rounding alone: no ranking scores more than the full re-embed's
+    return np.minimum(values, 1.0)
 
 
 def temperature_of(full: TopScores) -> float:
@@ -66,7 +67,8 @@ def temperature_of(full: TopScores) -> float:
 
 
 def _gains(scores: TopScores, best: TopScores, temperature: float) -> TopScores:
-    with np.errstate(over="ignore"):  # a score far below the best, by a tiny temperature: the gain is 0 all the same
+    # A score far below the best, by a tiny temperature: the gain is 0 all the same
+    with np.errstate(over="ignore"):
         gains: TopScores = np.exp(np.minimum((scores - best) / temperature, 0))
     return gains
 

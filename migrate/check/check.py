@@ -121,7 +121,8 @@ def planned_texts(
         is_answered = unchanged is not None and unchanged.ok and _is_named(store, model)
     if not info.has_texts or is_answered or info.dim > model.dim:
         return ()
-    if info.dim < model.dim:  # only if these are the model's first dimensions is looked at
+    # Only if these are the model's first dimensions is looked at
+    if info.dim < model.dim:
         sample = FEW
     return draw(store, sample, seed)[0].documents
 
@@ -274,7 +275,8 @@ def _figures(store: Store, compared: Reembedded, size: int) -> Agreement:
     n = len(compared)
     agreeing = int(compared.agreeing.sum())
     population = store.info.count
-    if n < size:  # the store has no more different texts
+    # The store has no more different texts
+    if n < size:
         population = n
     return Agreement(
         sampled=n,

@@ -38,7 +38,8 @@ def share_of(hits: int, sampled: int, population: int) -> Share:
     from scipy.special import betaincinv
 
     tail = 0.025
-    if hits in (0, sampled):  # one bound is known, and all of the error is for the other one
+    # One bound is known, and all of the error is for the other one
+    if hits in (0, sampled):
         tail = 0.05
     lower = 0.0
     if hits:

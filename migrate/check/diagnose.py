@@ -194,7 +194,8 @@ def _taken_for(compared: Reembedded, best: Explanation | None) -> tuple[str, ...
     taken_for[compared.agreeing] = "agrees"
     if best is not None:
         explained = best.agreeing
-        if not compared.match.claim.tolerance.loose:  # else all agree, and the nearer way is the better explanation
+        # Else all agree, and the nearer way is the better explanation
+        if not compared.match.claim.tolerance.loose:
             explained = explained & ~compared.agreeing
         taken_for[explained] = f"embedded {best.hypothesis.meaning}"
     return tuple(taken_for.tolist())

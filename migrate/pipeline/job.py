@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -59,7 +59,11 @@ from migrate.work.outputs import RunState, open_steps, refuse_existing_steps
 AUTO = "auto"
 """In the place of a reference: a pool, unless that would be all documents."""
 
-STITCH, STORE, REFERENCE, REPORT, PAGE = "stitch", "store", "reference", "report.json", "report.html"
+STITCH = "stitch"
+STORE = "store"
+REFERENCE = "reference"
+REPORT = "report.json"
+PAGE = "report.html"
 FULL = "full"
 """Name of a full re-embed that is made instead; a translation of the same store can be made beside it later."""
 OUTPUTS = (STITCH, STORE, REFERENCE, REPORT, PAGE, RECORD)
@@ -94,7 +98,9 @@ class RunInputs:
     @property
     def n_arms(self) -> int:
         """The number of arms that a pool has the first documents of."""
-        return 1 if self.source_embedder is None else 2
+        if self.source_embedder is None:
+            return 1
+        return 2
 
 
 def open_run(options: RunOptions, context: RunContext) -> RunJob | ReembedJob:
@@ -105,7 +111,9 @@ def open_run(options: RunOptions, context: RunContext) -> RunJob | ReembedJob:
     if needs_no_queries(inputs):
         return full_job(inputs)
     questions = questions_of(inputs, options.load_queries(store, progress=context.progress))
-    return full_job(inputs) if leaves_nothing(inputs, questions) else run_job(inputs, questions)
+    if leaves_nothing(inputs, questions):
+        return full_job(inputs)
+    return run_job(inputs, questions)
 
 
 def inputs_of(
@@ -116,7 +124,9 @@ def inputs_of(
     context: RunContext,
 ) -> RunInputs:
     """Return what is open of a run, with meters in the models; `old` is the model of the store."""
-    source_embedder = None if old is None else context.cap.meter(old)
+    source_embedder = None
+    if old is not None:
+        source_embedder = context.cap.meter(old)
     log = None
     if options.query_log is not None:
         log = QueryLog(log_of(options.query_log), source_embedder)
@@ -126,8 +136,10 @@ def inputs_of(
 
 def questions_of(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
     """Return the queries that judge: without those that choose documents, or did so before."""
-    choosing = digests_of(inputs.log.looked_up if inputs.log else ())
-    return independent(query_set, choosers_of(inputs.store.info.manifest) | choosing)
+    choosers = choosers_of(inputs.store.info.manifest)
+    if inputs.log is not None:
+        choosers |= digests_of(inputs.log.looked_up)
+    return independent(query_set, choosers)
 
 
 def is_pooled(options: RunOptions) -> bool:
@@ -157,9 +169,11 @@ def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
         return False
     count = inputs.store.info.count
     n_pool = expected_count(count, questions, inputs.n_arms)
-    return (count - inputs.options.sample) * (
-        count - n_pool
-    ) < count  # both are drawn at random, so one or more are left
+    # Both are drawn at random: a document is in neither with the product of both chances
+    n_outside_sample = count - inputs.options.sample
+    n_outside_pool = count - n_pool
+    # Less than one document is to be expected
+    return n_outside_sample * n_outside_pool < count
 
 
 def full_job(inputs: RunInputs) -> ReembedJob:
@@ -182,8 +196,16 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
 
     The audit can be another for the same translated store. Costs no embedding.
     """
-    options, embedder, source, log = inputs.options, inputs.embedder, inputs.source_embedder, inputs.log
-    source_scope = source.cache_scope("query") if source else None
+    options = inputs.options
+    embedder = inputs.embedder
+    log_digest = None
+    source_scope = None
+    source_of_log = None
+    if inputs.source_embedder is not None:
+        source_scope = inputs.source_embedder.cache_scope("query")
+    if inputs.log is not None:
+        log_digest = inputs.log.digest()
+        source_of_log = source_scope
     if inputs.store.info.has_texts:
         embedder.fit(inputs.store.documents())
     fit_options = {
@@ -191,23 +213,27 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
         "sample": options.sample,
         "seed": options.seed,
         "model": embedder.cache_scope("document"),
-        "strategy": choose_strategy(options.strategy, has_log=log is not None),
-        "query log": log and log.digest(),
-        "source model": source_scope if log else None,
+        "strategy": choose_strategy(options.strategy, has_log=inputs.log is not None),
+        "query log": log_digest,
+        "source model": source_of_log,
     }
-    asked_for: list[Any] = [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
+    reference = "build"
+    if is_pooled(options):
+        reference = "pool 200"
+    requested: list[Any] = [questions.name, [[query.id, query.text] for query in questions.queries], questions.qrels]
     if questions.group_field is not None:
-        asked_for.append([questions.group_of(query) for query in questions.queries])
+        requested.append([questions.group_of(query) for query in questions.queries])
     audit = {
-        "queries": sha256_json(asked_for),
+        "queries": sha256_json(requested),
         "price": options.price,
         "margin": options.margin,
-        "reference": "pool 200" if is_pooled(options) else "build",
+        "reference": reference,
         "source model": source_scope,
     }
     if options.plan != TRANSLATED:
         audit["plan"] = options.plan
-    if options.margin_from:  # the verdict names it; runs from before it was known go on
+    # The verdict names it; left out where nobody has set it, so that runs from before it was known go on
+    if options.margin_from:
         audit["margin from"] = options.margin_from
     return Configuration("run", inputs.store.snapshot().as_json(), fit_options, audit)
 
@@ -219,7 +245,9 @@ def finished_run(options: RunOptions, made_from: Configuration, store: Store) ->
     record of it is damaged.
     """
     folder = options.folder
-    outputs = (STITCH, STORE) if is_pooled(options) else (STITCH, STORE, REFERENCE)
+    outputs = [STITCH, STORE]
+    if not is_pooled(options):
+        outputs.append(REFERENCE)
     if options.force or options.restart or not (folder / RECORD).is_file():
         return None
     if not all((folder / name).is_dir() for name in outputs):
@@ -255,36 +283,22 @@ class RunJob(Job[Migration]):
 
     def execute(self, documents_per_s: float | None = None) -> Migration:
         """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
-        options, store = self.options, self.inputs.store
-        folder, restart, progress = options.folder, options.restart, self.context.progress
-        kept_outputs = self.earlier.outputs
-        fitted = None
+        options = self.options
+        folder = options.folder
         opened = open_steps(
-            folder, OUTPUTS, self.made_from, kept_details=kept_outputs, force=options.force, restart=restart
+            folder,
+            OUTPUTS,
+            self.made_from,
+            kept_details=self.earlier.outputs,
+            force=options.force,
+            restart=options.restart,
         )
         with opened as (steps, force):
-            if steps.finished(STITCH) is None:
-                fit = _open_fit(self.inputs) if self.fit is None else self.fit
-                fitted = fit.execute()
-                fitted.save(folder / STITCH, force=force)
-                steps.note(STITCH)
+            fitted = self._fitted(steps, force=force)
             saved = load_stitch(folder / STITCH)
-            recorded = steps.finished(STORE)
-            if recorded is None:
-                translate = Translate(store, saved, folder / STORE, force=force, restart=restart)
-                translation = translate.open(RunContext(progress=progress)).execute()
-                steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
-            else:
-                translated = open_store(folder / STORE, verify=True)
-                observations = {"outside": find_outside(translated), "distrust": distrust(translated)}
-                translation = Translation(
-                    folder / STORE, **{**recorded, "remarks": tuple(recorded["remarks"]), **observations}
-                )
+            translation = self._translated(steps, saved, force=force)
             if not is_pooled(options) and steps.finished(REFERENCE) is None:
-                output = folder / REFERENCE
-                audit = self._audit_of(BUILD)
-                refuse_documents_found(audit.inputs)
-                reembed_store(store, self.inputs.embedder, output, force=force, restart=restart, progress=progress)
+                self._embed_reference(force=force)
                 steps.note(REFERENCE)
             result = replace(self._audit(), documents_per_s=documents_per_s)
             report = report_of(result)
@@ -292,24 +306,67 @@ class RunJob(Job[Migration]):
                 write_json(temporary, report.document)
             with atomic_file(folder / PAGE, force=force) as temporary:
                 write_bytes(temporary, report_page(audit_sections(report)).encode())
-            made_here = {
-                name: output_facts
-                for name in (STITCH, STORE, REFERENCE)
-                if (output_facts := steps.finished(name)) is not None
-            }
-            finished_outputs = {**made_here, REPORT: {}, PAGE: {}}
-            note_finished(folder, self.made_from, finished_outputs, force=force)
+            outputs: dict[str, Mapping[str, Any]] = {}
+            for name in (STITCH, STORE, REFERENCE):
+                output_facts = steps.finished(name)
+                if output_facts is not None:
+                    outputs[name] = output_facts
+            note_finished(folder, self.made_from, {**outputs, REPORT: {}, PAGE: {}}, force=force)
         return Migration(fitted or saved, translation, report, result)
+
+    def _fitted(self, steps: RunState, *, force: bool) -> FittedStitch | None:
+        """Fit and save the stitch; None where an earlier run has left it."""
+        if steps.finished(STITCH) is not None:
+            return None
+        fit = self.fit or _open_fit(self.inputs)
+        fitted = fit.execute()
+        fitted.save(self.options.folder / STITCH, force=force)
+        steps.note(STITCH)
+        return fitted
+
+    def _translated(self, steps: RunState, saved: FittedStitch, *, force: bool) -> Translation:
+        """Translate the store, or return what an earlier run has noted of its translation."""
+        options = self.options
+        path = options.folder / STORE
+        recorded = steps.finished(STORE)
+        if recorded is None:
+            step = Translate(self.inputs.store, saved, path, force=force, restart=options.restart)
+            translation = step.open(RunContext(progress=self.context.progress)).execute()
+            # The path is that of the run's folder, wherever that lies by then
+            steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
+            return translation
+        translated = open_store(path, verify=True)
+        known = {**recorded, "remarks": tuple(recorded["remarks"])}
+        observed = {"outside": find_outside(translated), "distrust": distrust(translated)}
+        return Translation(path, **{**known, **observed})
+
+    def _embed_reference(self, *, force: bool) -> None:
+        """Embed every document into the reference, once the queries are known to be able to judge by it."""
+        options = self.options
+        audit = self._audit_of(BUILD)
+        refuse_documents_found(audit.inputs)
+        reembed_store(
+            self.inputs.store,
+            self.inputs.embedder,
+            options.folder / REFERENCE,
+            force=force,
+            restart=options.restart,
+            progress=self.context.progress,
+        )
 
     def _audit_of(self, reference: Store | str) -> AuditJob:
         """Open the audit of the translated store."""
-        options, inputs = self.options, self.inputs
+        options = self.options
+        inputs = self.inputs
+        source = None
+        if inputs.source_embedder is not None:
+            source = inputs.store
         audit = Audit(
             open_store(options.folder / STORE),
             reference,
             judged=self.judges,
             target=inputs.embedder,
-            source=inputs.store if inputs.source_embedder else None,
+            source=source,
             source_model=inputs.source_embedder,
             plan=options.plan,
             margin=options.margin,
@@ -320,19 +377,24 @@ class RunJob(Job[Migration]):
         return audit.open(self.context)
 
     def _audit(self) -> AuditResult:
-        options, inputs = self.options, self.inputs
-        audit = self._audit_of(POOL if is_pooled(options) else open_store(options.folder / REFERENCE))
+        inputs = self.inputs
+        reference: Store | str = POOL
+        if not is_pooled(self.options):
+            reference = open_store(self.options.folder / REFERENCE)
+        audit = self._audit_of(reference)
         result = run_audit(audit.inputs)
-        locations = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
-        places = replace(
+        found = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
+        locations = replace(
             self.locations,
-            can_switch=locations.can_switch,
-            can_serve=locations.can_serve,
-            server=locations.server,
-            old_model=locations.old_model,
+            can_switch=found.can_switch,
+            can_serve=found.can_serve,
+            server=found.server,
+            old_model=found.old_model,
         )
-        stores = {"source": content_of(inputs.store)} if "source" not in result.stores else {}
-        return replace(result, locations=places, stores={**result.stores, **stores})
+        stores = result.stores
+        if "source" not in stores:
+            stores = {**stores, "source": content_of(inputs.store)}
+        return replace(result, locations=locations, stores=stores)
 
 
 def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None = None) -> RunJob:
@@ -342,12 +404,17 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
     """
     options = inputs.options
     made_from = configuration_of(inputs, questions)
-    earlier = _kept(inputs, made_from)
+    earlier = _checked_earlier(inputs, made_from)
     refuse_queries(questions, inputs.store)
-    state = None if options.restart else RunState.read(options.folder)
-    names = state.steps if state and state.steps else earlier.outputs
+    names: Iterable[str] = earlier.outputs
+    if not options.restart:
+        state = RunState.read(options.folder)
+        if state is not None and state.steps:
+            names = state.steps
     done = {name for name in names if (options.folder / name).exists()}
-    fit = None if STITCH in done else _open_fit(inputs)
+    fit = None
+    if STITCH not in done:
+        fit = _open_fit(inputs)
     # What cannot be done is refused before anything is counted
     refuse_existing_steps(options.folder, OUTPUTS, kept=earlier.outputs, force=options.force)
     return RunJob(
@@ -363,10 +430,14 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
     )
 
 
-def _kept(inputs: RunInputs, made_from: Configuration) -> Kept:
+def _checked_earlier(inputs: RunInputs, made_from: Configuration) -> Kept:
     """Return what of a finished run serves this audit, after making sure that there is an arm of its plan."""
-    options, has_old_model = inputs.options, inputs.source_embedder is not None
-    own_names = None if own_arms() else ()
+    options = inputs.options
+    own_names = ()
+    if own_arms():
+        # They are known once the translated store is open
+        own_names = None
+    has_old_model = inputs.source_embedder is not None
     check_plan(options.plan, inputs.store.info.count, own_names, has_old_model=has_old_model, has_bridge=False)
     if options.force:
         return Kept()
@@ -375,7 +446,9 @@ def _kept(inputs: RunInputs, made_from: Configuration) -> Kept:
 
 def _open_fit(inputs: RunInputs) -> FitJob:
     """Open the fit that a run begins with."""
-    log = None if inputs.log is None else inputs.log.queries
+    log = None
+    if inputs.log is not None:
+        log = inputs.log.queries
     step = step_like(Fit, inputs.options, query_log=log)
     return fit_job(
         step, fit_inputs_of(step, inputs.store, inputs.embedder, inputs.source_embedder, None, inputs.context)
@@ -384,15 +457,21 @@ def _open_fit(inputs: RunInputs) -> FitJob:
 
 def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> tuple[PlannedModel, ...]:
     """Return the models that are asked, each with what is left to embed."""
-    source, options = inputs.source_embedder, inputs.options
-    texts_again = ASKED_AGAIN + AGAIN + (0 if is_pooled(options) else EMBEDDED_AGAIN)
+    source = inputs.source_embedder
+    options = inputs.options
+    # Of the fit and of the audit, and of a reference where one is made
+    n_past_cache = ASKED_AGAIN + AGAIN
+    if not is_pooled(options):
+        n_past_cache += EMBEDDED_AGAIN
     documents = partial(_texts_left, inputs, judges, fit, done)
     cap = inputs.context.cap
-    target = PlannedModel(inputs.embedder, cap, documents=documents, queries=judges.queries, again=texts_again)
+    target = PlannedModel(inputs.embedder, cap, documents=documents, queries=judges.queries, again=n_past_cache)
     if source is None:
         return (target,)
-    log = inputs.log.looked_up if inputs.log else ()
-    return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=[*log, *judges.queries]))
+    queries = list(judges.queries)
+    if inputs.log is not None:
+        queries = [*inputs.log.looked_up, *judges.queries]
+    return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=queries))
 
 
 def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> Iterator[Document]:
@@ -411,13 +490,17 @@ def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: S
 
 def _locations(inputs: RunInputs, named: Locations) -> Locations:
     """Return the stores and files that are read and left, as the next command names them."""
-    store, folder = inputs.store, inputs.options.folder
+    store = inputs.store
+    folder = inputs.options.folder
+    full = named.full or successor_of(store, "full")
+    if not full:
+        full = str(free_path(folder.with_name(f"{folder.name}-full")))
     return replace(
         named,
         source=store.info.location,
         translated=str(folder / STORE),
         stitch=str(folder / STITCH),
-        full=named.full or successor_of(store, "full") or str(free_path(folder.with_name(f"{folder.name}-full"))),
+        full=full,
         target=named.target or ("--target", inputs.embedder.identity.spec),
         report=str(folder / REPORT),
         has_texts=store.info.has_texts,

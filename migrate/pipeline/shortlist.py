@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -75,18 +76,25 @@ class Candidate:
     @property
     def row(self) -> list[str]:
         """Its row of the table."""
-        verdict = self.result.verdict
-        retention = verdict.retention
+        scale = self.result.verdict.scale
+        retention = self.result.verdict.retention
+        retained = _NONE
+        if retention.is_known:
+            retained = f"{scale.figure(retention.estimate)} ({scale.span(retention)})"
+        price = _NONE
+        if self.usd is not None:
+            price = dollars(self.usd)
+        time = _NONE
+        if self.minutes is not None:
+            time = duration(self.minutes)
         return [
             self.name,
             _score(self.quality),
             _score(self.gain, form="+.3f"),
-            f"{verdict.scale.figure(retention.estimate)} ({verdict.scale.span(retention)})"
-            if retention.is_known
-            else _NONE,
+            retained,
             self.result.outcome.value,
-            _NONE if self.usd is None else dollars(self.usd),
-            _NONE if self.minutes is None else duration(self.minutes),
+            price,
+            time,
         ]
 
     def as_document(self) -> dict[str, Any]:
@@ -128,14 +136,23 @@ class Shortlist:
     @property
     def best(self) -> Candidate | None:
         """The candidate with the highest quality among those that are better than staying; None where none is."""
-        better = [candidate for candidate in self.candidates if candidate.is_better]
-        return max(better, key=lambda candidate: candidate.quality.estimate if candidate.quality else 0, default=None)
+        qualities = [
+            (candidate.quality.estimate, candidate)
+            for candidate in self.candidates
+            if candidate.is_better and candidate.quality is not None
+        ]
+        if not qualities:
+            return None
+        return max(qualities, key=itemgetter(0))[1]
 
     @property
     def rows(self) -> list[list[str]]:
         """The table: a head, staying where it is known what that answers, and a row for each target."""
-        stay = [] if self.stay is None else [["stay", _score(self.stay), *[_NONE] * 5]]
-        return [list(_HEAD), *stay, *(candidate.row for candidate in self.candidates)]
+        rows = [list(_HEAD)]
+        if self.stay is not None:
+            unknown = [_NONE] * (len(_HEAD) - 2)
+            rows.append(["stay", _score(self.stay), *unknown])
+        return [*rows, *(candidate.row for candidate in self.candidates)]
 
     @property
     def sentence(self) -> str:
@@ -197,6 +214,9 @@ class Shortlist:
     def as_document(self) -> dict[str, Any]:
         """Return all of it, as values that JSON holds."""
         result = self.candidates[0].result
+        best = None
+        if self.best is not None:
+            best = self.best.name
         content = {
             "store": {"path": self.store.location, "format": self.store.kind, "dim": self.store.dim},
             "dataset": result.data.name,
@@ -205,7 +225,7 @@ class Shortlist:
             "confidence": self.confidence,
             "stay": self.stay,
             "targets": [candidate.as_document() for candidate in self.candidates],
-            "best": None if self.best is None else self.best.name,
+            "best": best,
             "answers": [self.sentence],
             "notes": self.notes,
         }
@@ -236,7 +256,8 @@ class ChooseJob(Job[Shortlist]):
 
     def execute(self) -> Shortlist:
         """Audit a move to each of the targets, one after the other."""
-        confidence = 1 - (1 - CONFIDENCE) / len(self.targets)  # the best of several looks better than it is
+        # The best of several looks better than it is, so each may be wrong in a part of the audits alone (Bonferroni)
+        confidence = 1 - (1 - CONFIDENCE) / len(self.targets)
         candidates = tuple(self._judge(name, model, confidence) for name, model in self.targets.items())
         result = candidates[0].result
         stay = None
@@ -253,9 +274,14 @@ class ChooseJob(Job[Shortlist]):
                 job = _run_to(model, run, self.options, self.store, self.source_model, self.query_set, self.context)
                 result = job.execute().result
             except KeyboardInterrupt as error:
-                error.__notes__ = []  # of parts that are done, in a folder that goes away now
+                # The notes tell how to go on with the parts that are done, in a folder that goes away now
+                error.__notes__ = []
                 raise
-        full, rules = result.arm(FULL), result.rules
+        full = result.arm(FULL)
+        rules = result.rules
+        usd = full.usd
+        if model.profile.is_paid is False:
+            usd = 0.0
         quality = None
         gain = None
         if rules is not None and rules.query_set.is_judged:
@@ -264,26 +290,21 @@ class ChooseJob(Job[Shortlist]):
             staying = scores_of_staying(result)
             if staying is not None:
                 gain = rules.gain(scores, staying, confidence=confidence)
-        return Candidate(
-            name,
-            result,
-            quality,
-            gain,
-            full.tokens,
-            0.0 if model.profile.is_paid is False else full.usd,
-            self._minutes(model, full.tokens),
-        )
+        return Candidate(name, result, quality, gain, full.tokens, usd, self._minutes(model, full.tokens))
 
     def _minutes(self, model: Embedder, tokens: float | None) -> float | None:
         """Return how long a full re-embed takes, as measured here or by the limits of the provider's first tier.
 
         What is measured here is a model that costs no money, by texts that it embeds again.
         """
-        profile, count = model.profile, self.store.info.count
+        profile = model.profile
+        count = self.store.info.count
         if profile.is_paid is False and profile.kind != "file":
             texts = draw_sample(self.store, CALIBRATION_TEXTS, seed=self.options.seed).documents
             return measure_rate(model, texts, again=True).minutes(count, 0)
-        return tier_rate().minutes(count / MANY_TEXTS, tokens) if profile.rate_limits and tokens is not None else None
+        if not profile.rate_limits or tokens is None:
+            return None
+        return tier_rate().minutes(count / MANY_TEXTS, tokens)
 
 
 def open_choice(options: ChooseOptions, context: RunContext) -> ChooseJob:
@@ -292,8 +313,13 @@ def open_choice(options: ChooseOptions, context: RunContext) -> ChooseJob:
     if isinstance(options.targets, Mapping):
         targets = options.targets
     else:
-        loaded = [(target, model_at(target)) for target in options.targets]
-        targets = {target if isinstance(target, str) else model.profile.spec: model for target, model in loaded}
+        targets = {}
+        for target in options.targets:
+            model = model_at(target)
+            name = model.profile.spec
+            if isinstance(target, str):
+                name = target
+            targets[name] = model
     return choose_job(options, store, targets, source_model_of(store, options.source_model), context)
 
 
@@ -305,9 +331,9 @@ def choose_job(
     context: RunContext,
 ) -> ChooseJob:
     """Return the choice among what is open, after making sure that it can be done. Nothing is embedded."""
-    own = next((name for name, model in targets.items() if is_recorded_of(store, model)), None)
-    if own is not None:
-        raise UsageError(f"{store.info.location} is of {own} already; leave that target out")
+    for name, model in targets.items():
+        if is_recorded_of(store, model):
+            raise UsageError(f"{store.info.location} is of {name} already; leave that target out")
     query_set = options.load_queries(store, progress=context.progress)
     return ChooseJob(
         options=options,
@@ -329,7 +355,8 @@ def _planned(
     context: RunContext,
 ) -> Iterator[PlannedModel]:
     """Yield the targets, each for a sample, a pool and the queries, and the source model for the queries, once."""
-    folder = Path(gettempdir()) / f"lead-migrate-{uuid4().hex}"  # nothing is written there
+    # Nothing is written there: runs are opened alone
+    folder = Path(gettempdir()) / f"lead-migrate-{uuid4().hex}"
     for number, model in enumerate(targets.values()):
         for planned in _run_to(model, folder, options, store, source_model, query_set, context).models:
             if planned.role == TARGET:

@@ -169,7 +169,8 @@ def report_page(report: Report) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("title", report.title),
-        element("link", rel="icon", href="data:,"),  # without an icon, a browser asks the server for one
+        # Without an icon, a browser asks the server for one
+        element("link", rel="icon", href="data:,"),
         element("style", f"\n{style}\n"),
     )
     sections = {

@@ -196,7 +196,8 @@ def _audit_markdown(audit: ReportedAudit) -> str:
     *remarks, verdict = sentences(audit)
     outcome = audit.plan.outcome
     state = STATES[outcome]
-    if audit.verdict.provisional and outcome is Outcome.SAFE:  # nothing was judged, so it is no success yet
+    # Nothing was judged, so it is no success yet
+    if audit.verdict.provisional and outcome is Outcome.SAFE:
         state = State.OPEN
     folded = f"<details><summary>Remarks</summary>\n\n{as_markdown(Listed(remarks))}\n\n</details>"
     heading = heading_of(state, audit.store)

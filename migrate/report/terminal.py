@@ -165,7 +165,8 @@ def _aligned(cell: str, room: int, *, to_left: bool) -> str:
 
 def _columns(text: str) -> int:
     """Return the columns of a terminal that a text takes: characters of East Asia are wide."""
-    if text.isascii():  # nearly all are, and a look at each character takes long
+    # Nearly all are, and a look at each character takes long
+    if text.isascii():
         return len(text)
     return sum(1 + (east_asian_width(char) in "WF") for char in text)
 

@@ -19,14 +19,18 @@ from migrate.vectors import Query
 if TYPE_CHECKING:
     from rank_bm25 import BM25Okapi
 
-_MOST_TEXTS, _MOST_WORDS = 16_384, 1 << 20
+_MOST_TEXTS = 16_384
+_MOST_WORDS = 1 << 20
 """A block of texts ends where it has so many of them, or of words."""
 
+_COUNTS_AT_ONCE = 1 << 16
+"""Numbers of texts that become Python's integers at a time."""
 
-def words(text: str) -> list[str]:
+
+def split_words(text: str) -> list[str]:
     """Return lower-cased runs of letters, digits and underscores.
 
-    >>> words("BM25, said Robertson.")
+    >>> split_words("BM25, said Robertson.")
     ['bm25', 'said', 'robertson']
     """
     return re.findall(r"\w+", text.lower())
@@ -40,11 +44,13 @@ def bm25_run(
     Texts are read once and not kept. `names_of` says which documents a range of them are of; a document ranks by the
     best of its texts.
     """
-    words_of = [words(query.text) for query in queries]
+    words_of = [split_words(query.text) for query in queries]
     corpus = _Corpus(texts, dict.fromkeys(chain.from_iterable(words_of)))
     best = [BestDocuments((), np.empty(0)) for _ in queries]
-    if corpus.words:  # rank-bm25 divides by the mean length
-        index, terms_of = corpus.index(), [[corpus.number_of[word] for word in query_words] for query_words in words_of]
+    # rank-bm25 divides by the mean length
+    if corpus.words:
+        index = corpus.index()
+        terms_of = [[corpus.number_of[word] for word in query_words] for query_words in words_of]
         for rows, postings in corpus.blocks:
             block = _Block.of(postings, index, list(corpus.number_of), names_of(rows))
             best = [block.joined(documents, terms, depth) for documents, terms in zip(best, terms_of, strict=True)]
@@ -74,7 +80,8 @@ class _Corpus:
         self.number_of = {word: number for number, word in enumerate(query_words)}
         self.blocks: list[tuple[range, _Postings]] = []
         self.count = self.words = 0
-        self._terms, self._vocabulary = HashIndex(), HashIndex()
+        self._terms = HashIndex()
+        self._vocabulary = HashIndex()
         self._terms.number(hashes_of(self.number_of))
         self._texts_with = np.zeros(0, np.uint32)
         for hashes, lengths in _hashed(texts):
@@ -84,22 +91,27 @@ class _Corpus:
         rows = np.repeat(np.arange(len(lengths)), lengths)
         numbers = self._vocabulary.number(hashes)
         size = len(self._vocabulary)
-        texts_with = np.unique(np.unique(rows * size + numbers) % size, return_counts=True)
+        # A pair of a text and a word is one number, as numbers are sorted faster than pairs
+        words_of_texts = np.unique(rows * size + numbers) % size
+        different, n_texts = np.unique(words_of_texts, return_counts=True)
         self._texts_with = grown(self._texts_with, size)
-        self._texts_with[texts_with[0]] += texts_with[1].astype(np.uint32)
-        terms, count = self._terms.find(hashes), max(len(self.number_of), 1)
+        self._texts_with[different] += n_texts.astype(np.uint32)
+        terms = self._terms.find(hashes)
+        count = max(len(self.number_of), 1)
         is_term = terms >= 0
         pairs, times = np.unique(rows[is_term] * count + terms[is_term], return_counts=True)
         widths = np.bincount(pairs // count, minlength=len(lengths))
         postings = _Postings(*map(_narrow, (lengths, widths, pairs % count, times)))
         self.blocks.append((range(self.count, self.count + len(lengths)), postings))
-        self.count, self.words = self.count + len(lengths), self.words + len(hashes)
+        self.count += len(lengths)
+        self.words += len(hashes)
 
     def items(self) -> Iterator[tuple[str | int, int]]:
         """Yield in how many texts each word is, in the order in which they first came; others by their number."""
         word_of = dict(zip(self._vocabulary.find(hashes_of(self.number_of)).tolist(), self.number_of, strict=True))
-        for start in range(0, len(self._vocabulary), 1 << 16):
-            counts = self._texts_with[: len(self._vocabulary)][start : start + (1 << 16)].tolist()
+        texts_with = self._texts_with[: len(self._vocabulary)]
+        for start in range(0, len(texts_with), _COUNTS_AT_ONCE):
+            counts = texts_with[start : start + _COUNTS_AT_ONCE].tolist()
             yield from ((word_of.get(number, number), count) for number, count in enumerate(counts, start))
 
     def index(self) -> BM25Okapi:
@@ -108,12 +120,16 @@ class _Corpus:
 
         class CorpusIndex(BM25Okapi):  # type: ignore[misc]
             def _initialize(self, corpus: _Corpus) -> _Corpus:
-                self.corpus_size, self.avgdl = corpus.count, corpus.words / corpus.count
+                self.corpus_size = corpus.count
+                self.avgdl = corpus.words / corpus.count
                 self.idf = _TermWeights(len(corpus._vocabulary))
-                return corpus  # of which the weights of words are made
+                # rank-bm25 makes the weights of words from its items
+                return corpus
 
         index = CorpusIndex(self)
-        self._vocabulary, self._texts_with = HashIndex(), np.zeros(0, np.uint32)  # which are large
+        # Both are large, and only the weights are needed from here on
+        self._vocabulary = HashIndex()
+        self._texts_with = np.zeros(0, np.uint32)
         return index
 
 
@@ -151,7 +167,8 @@ class _Block:
         lengths = index.k1 * (1 - index.b + index.b * postings.lengths.astype(np.int64) / index.avgdl)
         order = np.argsort(postings.terms, kind="stable")
         rows = np.repeat(np.arange(len(lengths)), postings.widths)[order]
-        terms, times = postings.terms[order].astype(np.int64), postings.times[order].astype(np.int64)
+        terms = postings.terms[order].astype(np.int64)
+        times = postings.times[order].astype(np.int64)
         idf = np.array([index.idf.get(word, 0.0) for word in query_words])
         weights = idf[terms] * (times * (index.k1 + 1) / (times + lengths[rows]))
         ends = np.searchsorted(terms, np.arange(len(query_words) + 1)).tolist()
@@ -159,7 +176,8 @@ class _Block:
 
     def joined(self, best: BestDocuments, terms: Sequence[int], depth: int) -> BestDocuments:
         """Return the best documents so far and of this block, by the terms of a query, in its order."""
-        scores, is_hit = np.zeros(len(self.names)), np.zeros(len(self.names), dtype=bool)
+        scores = np.zeros(len(self.names))
+        is_hit = np.zeros(len(self.names), dtype=bool)
         for term in terms:
             span = slice(self.ends[term], self.ends[term + 1])
             rows = self.rows[span]
@@ -168,21 +186,25 @@ class _Block:
         hits = np.flatnonzero(is_hit)
         if len(best.keys) == depth:
             hits = hits[scores[hits] >= best.scores[-1]]
-        if len(hits) > (count := depth + self.repeated):
+        count = depth + self.repeated
+        # The others cannot be among the best, and would be named and sorted for nothing
+        if len(hits) > count:
             hits = hits[scores[hits] >= np.partition(scores[hits], -count)[-count]]
         return best.joined([self.names[row] for row in hits.tolist()], scores[hits], depth)
 
 
 def _hashed(texts: Iterable[str]) -> Iterator[tuple[Hashes, NDArray[np.int64]]]:
     """Yield the hashes of all words of a block of texts, and how many each text has."""
-    hashes, lengths = array("q"), array("q")
+    hashes = array("q")
+    lengths = array("q")
     for text in texts:
-        text_words = words(text)
+        text_words = split_words(text)
         hashes.extend(map(hash, text_words))
         lengths.append(len(text_words))
         if len(lengths) == _MOST_TEXTS or len(hashes) >= _MOST_WORDS:
             yield np.array(hashes, np.int64), np.array(lengths, np.int64)
-            hashes, lengths = array("q"), array("q")
+            hashes = array("q")
+            lengths = array("q")
     if lengths:
         yield np.array(hashes, np.int64), np.array(lengths, np.int64)
 

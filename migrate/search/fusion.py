@@ -8,6 +8,9 @@ from typing import Final, Self
 
 from migrate.search.runs import DEPTH, Rankings, by_score
 
+_SMOOTHING: Final = 60
+"""Added to each rank, as the authors of the fusion and most search engines do."""
+
 _FIRST: Final = 10
 """Documents of either ranking that are its first ones."""
 _AMONG: Final = 50
@@ -27,8 +30,8 @@ def reciprocal_rank_fusion(
 ) -> Rankings:
     """Score each document by the sum over the runs of weight / (60 + rank), rank from 1; ties by doc_id.
 
-    60 is what the authors and most search engines take: Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion
-    outperforms Condorcet and individual Rank Learning Methods". All weights are 1 unless they are given.
+    Cormack, Clarke & Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+    Methods". All weights are 1 unless they are given.
 
     >>> reciprocal_rank_fusion([Rankings({"q": ("a", "b")}), Rankings({"q": ("b", "c")})]).top("q", 3)
     ('b', 'a', 'c')
@@ -38,7 +41,7 @@ def reciprocal_rank_fusion(
         scores: dict[str, float] = {}
         for run, weight in zip(runs, weights or [1.0] * len(runs), strict=True):
             for position, doc_id in enumerate(run.rankings.get(query_id, ()), start=1):
-                scores[doc_id] = scores.get(doc_id, 0.0) + weight / (60 + position)
+                scores[doc_id] = scores.get(doc_id, 0.0) + weight / (_SMOOTHING + position)
         rankings[query_id] = tuple(by_score(scores, depth))
     return Rankings(rankings)
 
@@ -88,12 +91,17 @@ class RankComparison:
 
         It rises from 0 where the old model finds half of what the translated store finds to 1 where it finds 0.8, and
         from 1 to 2 where it is the other way round. As long as little is known of that, it is assumed from the
-        agreement beyond that of chance, from 0.3 to 0.6: a model as good as the new one finds much of what that does.
+        agreement beyond that of chance, from 0.3 to 0.6.
         """
         chance = min(_AMONG / max(count, 1), 1.0)
-        beyond_chance = (self.agreement - chance) / (1 - chance) if chance < 1 else 1.0
+        beyond_chance = 1.0
+        if chance < 1:
+            beyond_chance = (self.agreement - chance) / (1 - chance)
+        # A model as good as the new one finds much of what that does, so agreement stands for what true vectors would
+        # show as long as few of these are known
         assumed = 0.5 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
-        new, old = self.new_found + _FEWEST, self.old_found + _FEWEST * assumed
+        new = self.new_found + _FEWEST
+        old = self.old_found + _FEWEST * assumed
         return _ramp(old / new, 0.5, 0.8) + 1 - _ramp(new / old, 0.5, 0.8)
 
 
@@ -114,7 +122,7 @@ def fuse_old(ranking: Sequence[str], old_ranks: Mapping[str, int], *, weight: fl
     """
     if not weight:
         return list(ranking[:depth])
-    scores = {doc_id: (2 - weight) / (60 + rank) for rank, doc_id in enumerate(ranking, start=1)}
+    scores = {doc_id: (2 - weight) / (_SMOOTHING + rank) for rank, doc_id in enumerate(ranking, start=1)}
     for doc_id in scores.keys() & old_ranks.keys():
-        scores[doc_id] += weight / (60 + old_ranks[doc_id])
+        scores[doc_id] += weight / (_SMOOTHING + old_ranks[doc_id])
     return by_score(scores, depth)

@@ -50,13 +50,14 @@ def rank_by_index(
 ) -> Rankings:
     """Rank the documents of a store for each query vector, (q, dim), by its own search.
 
-    Whoever asks for ten gets other ten from a graph than are first of a hundred: the first `depths[0]` documents are
-    those of a question for so many, the next ones those of a question for `depths[1]`, and so on. Where several rows
+    The first `depths[0]` documents are those of a search for so many, the next ones those of a search for `depths[1]`,
+    and so on. Where several rows
     are judged as one document, or some are left out, it is asked for more rows until there are enough documents, or no
     more rows; `effort` is the value of the store's setting, the stored one for None. Equal scores are in the order of
     the documents.
     """
     rankings: list[_Ranking] = [{} for _ in query_ids]
+    # Whoever asks a graph for ten gets other ten than are first of a hundred, so each depth is a search of its own
     for depth in depths:
         for ranking, deeper in zip(rankings, _ranked_to(searcher, queries, judged, depth, effort), strict=True):
             for document, score in deeper.items():
@@ -75,7 +76,8 @@ def _ranked_to(
     """Return the first documents of each query, `depth` where the store finds so many."""
     rankings: list[_Ranking] = [{} for _ in queries]
     most = min(searcher.info.count, MOST_ASKED)
-    unanswered, n_rows = np.arange(len(queries)), min(depth, most)
+    unanswered = np.arange(len(queries))
+    n_rows = min(depth, most)
     while len(unanswered) and n_rows:
         still: list[int] = []
         step = max(_ROWS_AT_ONCE // n_rows, 1)
@@ -88,7 +90,8 @@ def _ranked_to(
                     still.append(query)
         if n_rows == most:
             break
-        unanswered, n_rows = np.array(still, dtype=np.int64), min(2 * n_rows, most)
+        unanswered = np.array(still, dtype=np.int64)
+        n_rows = min(2 * n_rows, most)
     return rankings
 
 

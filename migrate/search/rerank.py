@@ -11,6 +11,12 @@ from migrate.search.runs import rank
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, unit_rows
 
+_REACH = 0.2
+"""By how much the cosine of two documents falls until their errors are alike by a factor of e less."""
+
+_OWN = 0.05
+"""Part of an error, 0-1, that is a document's own, and is shared with none near it."""
+
 
 def estimate_scores(
     query: Vectors,
@@ -33,16 +39,15 @@ def estimate_scores(
     """
     if not len(true_places):
         return np.asarray(scores, np.float64)
-    exact_query, true = query.astype(np.float64), true_vectors.astype(np.float64)
+    exact_query = query.astype(np.float64)
+    true = true_vectors.astype(np.float64)
     exact = np.einsum("nd,d->n", true, exact_query)
     if metric == "l2":
         exact = float(exact_query @ exact_query) - 2 * exact + np.einsum("nd,nd->n", true, true)
     errors = exact - np.asarray(scores, np.float64)[true_places]
     units = unit_rows(vectors)
-    # Errors become strangers by a factor of e where the cosine falls by 0.2
-    kernel = np.exp((units @ units[true_places].T - 1) / 0.2).astype(np.float64)
-    # 0.05 of an error is a document's own, shared with none near it
-    among = kernel[true_places] + 0.05 * np.eye(len(true_places))
+    kernel = np.exp((units @ units[true_places].T - 1) / _REACH).astype(np.float64)
+    among = kernel[true_places] + _OWN * np.eye(len(true_places))
     estimates: NDArray[np.float64] = scores + kernel @ np.linalg.solve(among, errors)
     estimates[true_places] = exact
     return estimates
@@ -64,18 +69,25 @@ def rerank(
     true and translated vectors are of one length. Other arguments are as of `estimate_scores`.
     """
     exact_query = query.astype(np.float64)
-    # Squared distances become 2qd - dd, which grows with nearness as an inner product does.
-    square = float(exact_query @ exact_query) if metric == "l2" else 0.0
-    nearness = square - np.asarray(scores, np.float64) if metric == "l2" else np.array(scores, np.float64)
     true = true_vectors.astype(np.float64)
     exact = np.einsum("nd,d->n", true, exact_query)
+    square = 0.0
+    nearness = np.array(scores, np.float64)
     if metric == "l2":
+        # Squared distances become 2qd - dd, which grows with nearness as an inner product does
+        square = float(exact_query @ exact_query)
+        nearness = square - nearness
         exact = 2 * exact - np.einsum("nd,nd->n", true, true)
     nearness[true_places] = exact
-    nearness = np.fmax(nearness, -np.inf)  # what is not a number is nowhere
+    # What is not a number is nowhere
+    nearness = np.fmax(nearness, -np.inf)
     count = depth + len(keys) - len(set(keys))
-    if count < len(keys):  # the others cannot be among the best; sorting them costs more than all the rest
+    if count < len(keys):
+        # The others cannot be among the best; sorting them costs more than all the rest
         chosen = np.flatnonzero(nearness >= np.partition(nearness, -count)[-count])
-        keys, nearness = [keys[position] for position in chosen.tolist()], nearness[chosen]
+        keys = [keys[position] for position in chosen.tolist()]
+        nearness = nearness[chosen]
     best = rank(zip(keys, nearness.tolist(), strict=True), depth)
-    return [(key, max(square - near, 0.0)) for key, near in best] if metric == "l2" else best
+    if metric != "l2":
+        return best
+    return [(key, max(square - near, 0.0)) for key, near in best]

@@ -52,10 +52,12 @@ def rank(scored: Iterable[tuple[str, float]], depth: int = DEPTH) -> list[tuple[
 def by_score(scores: Mapping[str, float], depth: int) -> list[str]:
     """Return the first `depth` documents in the order of their scores, the highest first; ties by doc_id."""
     best: Mapping[str, float] = scores
-    if 0 < depth < len(scores):  # strings take longer to sort than numbers
+    # Strings take longer to sort than numbers
+    if 0 < depth < len(scores):
         least = sorted(scores.values(), reverse=True)[depth - 1]
         best = {doc_id: score for doc_id, score in scores.items() if score >= least}
-    pairs = sorted(zip(map(neg, best.values()), best, strict=True))  # documents are compared where scores are equal
+    # Documents are compared where scores are equal
+    pairs = sorted(zip(map(neg, best.values()), best, strict=True))
     return [doc_id for _, doc_id in pairs[:depth]]
 
 
@@ -88,7 +90,11 @@ class TopK:
     def _near(self, keys: Sequence[str], vectors: Vectors) -> Pairs:
         """Return the queries and rows, ascending, that may belong together."""
         norms = squared_norms(vectors)
-        scores = _scores(self.queries, vectors, norms if self.metric == "l2" else None)
+        scores: Vectors = self.queries @ vectors.T
+        # What is less the farther a vector is: |q - v|² is |q|² less this
+        if self.metric == "l2":
+            scores *= 2
+            scores -= norms
         floor = np.maximum(self._floor, self._batch_floor(keys, scores)) - self._slack(norms)
         query_rows, rows = np.nonzero(scores >= floor[:, None])
         return query_rows, rows
@@ -96,7 +102,11 @@ class TopK:
     def _slack(self, norms: Vectors) -> Vectors:
         """Return by how much rounding may change a score of each query."""
         longest = norms.max()
-        slack: Vectors = 1e-5 * (self._query_norms * np.sqrt(longest) + (longest if self.metric == "l2" else 0))
+        largest = self._query_norms * np.sqrt(longest)
+        if self.metric == "l2":
+            largest = largest + longest
+        # In float32 a sum of products is off by a small share of the largest that it can be
+        slack: Vectors = 1e-5 * largest
         return slack
 
     def _batch_floor(self, keys: Sequence[str], scores: Vectors) -> Vectors:
@@ -142,15 +152,6 @@ class TopK:
         return Rankings(rankings, distances)
 
 
-def _scores(queries: Vectors, vectors: Vectors, norms: Vectors | None) -> Vectors:
-    """Inner products, or with squared `norms` of the vectors what is less the farther a vector is, (q, n)."""
-    scores: Vectors = queries @ vectors.T
-    if norms is not None:
-        scores *= 2
-        scores -= norms
-    return scores
-
-
 @dataclass(frozen=True, slots=True)
 class BestDocuments:
     """The best documents of one query so far, and their scores, descending; no document twice, ties by doc_id."""
@@ -160,12 +161,15 @@ class BestDocuments:
 
     def joined(self, keys: Sequence[str], scores: NDArray[np.float64], depth: int) -> BestDocuments:
         """Return the best `depth` of these and others."""
-        names, all_scores = [*self.keys, *keys], np.concatenate([self.scores, scores])
+        names = [*self.keys, *keys]
+        all_scores = np.concatenate([self.scores, scores])
         order = np.argsort(-all_scores, kind="stable")
-        ranked, first = all_scores[order[: depth + 1]], [names[i] for i in order[:depth]]
+        ranked = all_scores[order[: depth + 1]]
+        first = [names[position] for position in order[:depth]]
         if (ranked[1:] < ranked[:-1]).all() and len(set(first)) == len(first):
             return BestDocuments(first, ranked[:depth])
-        pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)  # equal scores, or chunks of one document
+        # Equal scores are sorted by document, and of the chunks of one document the best counts: both take longer
+        pairs = rank(zip(names, all_scores.tolist(), strict=True), depth)
         return BestDocuments([name for name, _ in pairs], np.array([score for _, score in pairs]))
 
 

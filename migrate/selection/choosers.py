@@ -37,8 +37,11 @@ from migrate.vectors import Query, Vectors, query_key, unit_rows
 RECORDED = "from the cache, with the queries that chose"
 """What the manifest of a filled-in store says; without these queries, in one of an earlier version."""
 
-_EQUAL, _CODED = 1 - 1e-6, 0.99
-"""Cosines from which on vectors are one and the same: as a store keeps them, and as codes. In between is `SAME`."""
+_EQUAL = 1 - 1e-6
+"""Cosine from which on vectors are one and the same, as a store keeps them."""
+
+_CODED = 0.99
+"""The same of a store that keeps codes; in between is `SAME`."""
 
 WHOLE = 0.99
 """Share, 0-1, of documents with true vectors from which on a store is as good as a full re-embed."""
@@ -121,17 +124,28 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
 
     Raises StoreError: `confidence.npy` is damaged, or of another store. InputError: the cache is damaged.
     """
-    manifest, confidence = store.info.manifest, stored_confidence(store)
-    is_true = np.zeros(store.info.count, bool) if confidence is None else confidence == 1
-    accounts = accounts_for_true(manifest)
+    manifest = store.info.manifest
+    count = store.info.count
+    is_true = np.zeros(count, bool)
+    confidence = stored_confidence(store)
+    if confidence is not None:
+        is_true = confidence == 1
     queries = choosers_of(manifest)
-    if manifest is not None and manifest.counts.get("true vectors", 0) >= WHOLE * store.info.count:
-        return Choosers()  # there was nothing to choose
-    if accounts and index_is_verified(store):
+    if manifest is not None and manifest.counts.get("true vectors", 0) >= WHOLE * count:
+        # There was nothing to choose
+        return Choosers()
+    if not accounts_for_true(manifest):
+        # Any row may be a true vector that some query chose, unless the cache says who it was
+        rows = np.ones(count, bool)
+        unexplained = np.ones(count, bool)
+        equal = _least_cosine(store)
+    elif index_is_verified(store):
         return Choosers(queries)
-    rows = ~is_true if accounts else np.ones(store.info.count, bool)
-    unexplained = np.full(store.info.count, not accounts)
-    equal = _EQUAL if accounts else _least_cosine(store)
+    else:
+        # No hash shows that the index is as the manifest says: rows that it calls translated may be true by now
+        rows = ~is_true
+        unexplained = np.zeros(count, bool)
+        equal = _EQUAL
     queries_of: dict[bytes | None, frozenset[str]] = {None: frozenset()}
     cache = cache_of(embedder)
     if store.info.has_texts and cache is not None:
@@ -144,24 +158,32 @@ def choosers_in(store: Store, embedder: Embedder) -> Choosers:
 
 def _least_cosine(store: Store) -> float:
     """Return the cosine from which on a vector of unknown origin is taken for the one in the cache."""
-    return SAME if store.info.exact else _CODED
+    if store.info.exact:
+        return SAME
+    return _CODED
 
 
 def _cached_rows(
     store: Store, cache: CachedEmbedder, rows: NDArray[np.bool_], equal: float
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield those of some `rows`, (n,), whose vector is the one that the cache has, and the choice of each."""
-    documents, start = store.documents(), 0
+    documents = store.documents()
+    start = 0
     for batch in store.scan(batch_size=4_096):
         texts = list(islice(documents, len(batch)))
         positions = np.flatnonzero(rows[start : start + len(batch)])
+        first = start
+        start += len(batch)
+        if not len(positions):
+            continue
         texts_read = [texts[position] for position in positions]
-        cached_vectors = cache.find(texts_read, "document") if texts_read else {}
-        choices = cache.choices(texts_read, "document") if cached_vectors else []
+        cached_vectors = cache.find(texts_read, "document")
+        if not cached_vectors:
+            continue
+        choices = cache.choices(texts_read, "document")
         for number, vector in cached_vectors.items():
             if _is_same(batch.vectors[positions[number]], vector, equal):
-                yield start + int(positions[number]), choices[number]
-        start += len(batch)
+                yield first + int(positions[number]), choices[number]
 
 
 def _is_same(stored: Vectors, cached: Vectors, equal: float) -> bool:

@@ -51,6 +51,15 @@ off by less than 1e-6; a prefix moved the vector of a text by 2e-3 or more.
 SAME: Final = 1 - EXACT
 """Cosine from which on two vectors are those of one text."""
 
+_STRAY: Final = 0.3
+"""How far single vectors stray from the mean of a code, as a share of what the code loses."""
+
+_CODED: Final = 0.07
+"""How far from the expected cosine the vector of a product or residual quantizer may be."""
+
+_LOOSE: Final = 5e-3
+"""Distance from 1 beyond which a tolerance may hide what a prefix changes, which is 2e-3 or more."""
+
 _LOOKED_UP: Final = 256
 """Documents of a store that are looked up in the cache, which costs nothing; enough to find some in a small part."""
 
@@ -74,7 +83,7 @@ class Tolerance:
     @property
     def loose(self) -> bool:
         """True if it may hide what a prefix changes, so that ways of embedding must be compared with each other."""
-        return self.allowed > 5e-3
+        return self.allowed > _LOOSE
 
     def least(self, stored: Vectors, reembedded: Vectors) -> NDArray[np.float64]:
         """Return the least cosine at which a row of `stored`, (n, dim), is the same as that of `reembedded`; (n,)."""
@@ -83,7 +92,8 @@ class Tolerance:
         expected = np.sqrt(squared_norms(stored).astype(np.float64) / squared_norms(reembedded))
         expected = np.minimum(expected, 1 / expected)
         # The coarser the code, the more single vectors stray from what it does on average
-        least: NDArray[np.float64] = expected - self.allowed - 0.3 * (1 - expected)
+        stray = _STRAY * (1 - expected)
+        least: NDArray[np.float64] = expected - self.allowed - stray
         return least
 
 
@@ -94,7 +104,7 @@ def tolerance_of(info: StoreInfo) -> Tolerance:
     codecs = str(info.details.get("factory", "")).split(",")
     if all(re.fullmatch(r"Flat|SQ\w+|IVF.*|IDMap2?|HNSW.*", codec) for codec in codecs) and codecs[-1] in _SCALAR:
         return Tolerance(_SCALAR[codecs[-1]])
-    return Tolerance(0.07, coded=True)
+    return Tolerance(_CODED, coded=True)
 
 
 def pairwise(first: Vectors, second: Vectors) -> NDArray[np.float64]:
@@ -234,6 +244,7 @@ def matches(
     if not past_cache:
         chosen = claim.take(positions)
         return compare(chosen, embedder.embed(chosen.texts, claim.role, progress=progress), spec)
+    # One alone and the others backwards: what came in one request before, in its order, does not come so again
     chosen = claim.take([*positions[1:2], *positions[:1], *positions[:1:-1]])
     vectors = embedder.embed_again(chosen.texts[:1], claim.role)
     if len(chosen) > 1:
@@ -272,16 +283,20 @@ def claim_of_true_rows(store: Store, rows: NDArray[np.int64] | None = None, *, s
     """
     if not store.info.has_texts or not store.info.exact:
         return NO_CLAIM
-    true = np.flatnonzero(true_rows(store)) if rows is None else rows
-    return claim_of_rows(store, np.random.default_rng(seed).permutation(true), ASKED_AGAIN)
+    if rows is None:
+        rows = np.flatnonzero(true_rows(store))
+    return claim_of_rows(store, np.random.default_rng(seed).permutation(rows), ASKED_AGAIN)
 
 
 def claim_of_cache(embedder: Embedder, texts: Sequence[Text]) -> Claim:
     """Return those of some texts whose vectors as documents are in the cache."""
     if not len(texts) or not needs_proof(embedder):
-        return NO_CLAIM  # the model would not be asked, so nothing is looked up
+        # The model would not be asked, so nothing is looked up
+        return NO_CLAIM
     cached = embedder.find(texts, "document")
-    return Claim([texts[position] for position in cached], np.stack(list(cached.values()))) if cached else NO_CLAIM
+    if not cached:
+        return NO_CLAIM
+    return Claim([texts[position] for position in cached], np.stack(list(cached.values())))
 
 
 def claim_of_store(store: Store, embedder: Embedder, rows: NDArray[np.int64] | None = None, *, seed: int = 0) -> Claim:
@@ -293,8 +308,10 @@ def claim_of_store(store: Store, embedder: Embedder, rows: NDArray[np.int64] | N
     cached = claim_of_cache(embedder, documents)
     in_cache = cached.take(range(min(len(cached), ASKED_AGAIN)))
     in_store = claim_of_true_rows(store, rows, seed=seed)
-    if not len(in_cache) or not len(in_store):
-        return in_cache if len(in_cache) else in_store
+    if not len(in_cache):
+        return in_store
+    if not len(in_store):
+        return in_cache
     return Claim([*in_store.texts, *in_cache.texts], np.concatenate([in_store.vectors, in_cache.vectors]))
 
 

@@ -43,7 +43,9 @@ class QueryLog:
 
     def digest(self) -> str:
         """SHA-256 of all that the choice of rows depends on besides the store."""
-        model = self.embedder.cache_scope("query") if self.embedder else None
+        model = None
+        if self.embedder is not None:
+            model = self.embedder.cache_scope("query")
         return sha256_json([model, [[query.id, query.text] for query in self.queries]])
 
 
@@ -139,7 +141,8 @@ def _by_words(store: Store, queries: Sequence[Query], depth: int, *, seed: int, 
     progress("rank the query log with BM25", 0, None)
     rows = np.sort(np.random.default_rng(seed).permutation(store.info.count)[:BM25_POOL])
     texts = (document.text for document in store.documents(rows))
-    numbered = [Query(str(number), query.text) for number, query in enumerate(queries)]  # a log's ids may repeat
+    # A log's ids may repeat, and a ranking has one answer for each id
+    numbered = [Query(str(number), query.text) for number, query in enumerate(queries)]
 
     def names_of(span: range) -> list[str]:
         return [_key(row) for row in rows[span.start : span.stop].tolist()]

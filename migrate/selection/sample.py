@@ -20,12 +20,24 @@ from migrate.selection.query_log import QueryLog, query_log_rows
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress, unit_rows
 
-RANDOM, DIVERSE, QUERY_LOG = "random", "diverse", "query-log"
+RANDOM = "random"
+DIVERSE = "diverse"
+QUERY_LOG = "query-log"
 
 STRATEGIES = (RANDOM, DIVERSE, QUERY_LOG)
 """Names for `strategy` of a fit."""
 
-_BLOCK, _ID_BLOCK = 1_024, 65_536
+_BLOCK = 1_024
+"""Documents that are read at a time."""
+
+_ID_BLOCK = 65_536
+"""Ids that are read at a time."""
+
+_TIMES_AS_MANY = 20
+_SMALLEST_POOL = 10_000
+_LARGEST_POOL = 100_000
+_POOL_BYTES = 128 << 20
+"""Documents to choose a diverse sample from, and bytes of their vectors: each step of the choice reads them all."""
 
 SAMPLE_SIZE = 1_000
 
@@ -36,9 +48,12 @@ many. Every true vector that was paid for is kept anyway."""
 
 def choose_strategy(strategy: str | None, *, has_log: bool) -> str:
     """Return the named strategy; by default `query-log` where there is a log, else `random`."""
-    chosen = strategy or (QUERY_LOG if has_log else RANDOM)
-    check_choice("strategy", chosen, STRATEGIES, has_log=has_log)
-    return chosen
+    if not strategy:
+        strategy = RANDOM
+        if has_log:
+            strategy = QUERY_LOG
+    check_choice("strategy", strategy, STRATEGIES, has_log=has_log)
+    return strategy
 
 
 def check_choice(name: str, chosen: str, options: Sequence[str], *, has_log: bool) -> None:
@@ -54,9 +69,11 @@ def check_choice(name: str, chosen: str, options: Sequence[str], *, has_log: boo
 def pool_size(size: int, dim: int) -> int:
     """Return how many documents to choose `size` from: 20 times as many, 10,000 at least, 100,000 or 128 MiB at most.
 
-    The choice reads the whole pool for every document it takes. It is never fewer than `size`.
+    It is never fewer than `size`.
     """
-    return max(size, min(max(20 * size, 10_000), 100_000, (128 << 20) // (4 * dim)))
+    bytes_per_vector = 4 * dim
+    wanted = max(_TIMES_AS_MANY * size, _SMALLEST_POOL)
+    return max(size, min(wanted, _LARGEST_POOL, _POOL_BYTES // bytes_per_vector))
 
 
 def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress = no_progress) -> NDArray[np.int64]:
@@ -71,11 +88,13 @@ def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress 
     rng = np.random.default_rng(seed)
     chosen = np.empty(size, dtype=np.int64)
     available = np.ones(len(vectors), dtype=bool)
-    nearest = np.full(len(vectors), 4.0)  # squared distance to the nearest chosen row; none is farther than this
+    # Squared distance to the nearest chosen row; none is farther than this
+    nearest = np.full(len(vectors), 4.0)
     for step in range(size):
         progress("choose a diverse sample", step, size)
         row = _drawn(np.where(available, nearest, 0), available, rng.random())
-        chosen[step], available[row] = row, False
+        chosen[step] = row
+        available[row] = False
         # einsum, for BLAS may sum in another order with another number of threads, and so draw other rows
         np.minimum(nearest, np.maximum(2 - 2 * np.einsum("nd,d->n", directions, directions[row]), 0), out=nearest)
     return chosen
@@ -88,7 +107,8 @@ def _drawn(weights: NDArray[np.float64], available: NDArray[np.bool_], chance: f
     rows = np.flatnonzero(weights)
     sums = weights[rows].cumsum()
     position = sums.searchsorted(chance * sums[-1], side="right")
-    return int(rows[min(position, len(rows) - 1)])  # rounding may take it past the end
+    # Rounding may take it past the end
+    return int(rows[min(position, len(rows) - 1)])
 
 
 def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
@@ -132,9 +152,9 @@ def find_copies(store: Store, documents: Sequence[Document]) -> dict[str, int]:
     """
     if not store.info.has_texts:
         return {}
-    place_of = {text_digest(document.text): row for row, document in enumerate(documents)}
+    row_of = {text_digest(document.text): row for row, document in enumerate(documents)}
     sampled = {document.id for document in documents}
-    matches = ((document.id, place_of.get(text_digest(document.text))) for document in store.documents())
+    matches = ((document.id, row_of.get(text_digest(document.text))) for document in store.documents())
     return {doc_id: row for doc_id, row in matches if row is not None and doc_id not in sampled}
 
 
@@ -223,10 +243,12 @@ def draw_sample(
 
 def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
     """Return the rows of some documents, ascending; ids that the store lacks are left out."""
-    ids_paid, rows, done = frozenset(ids), list[int](), 0
+    wanted = frozenset(ids)
+    rows: list[int] = []
+    start = 0
     for batch in store.scan():
-        rows += [done + position for position, doc_id in enumerate(batch.ids) if doc_id in ids_paid]
-        done += len(batch)
+        rows += [start + position for position, doc_id in enumerate(batch.ids) if doc_id in wanted]
+        start += len(batch)
     return np.array(rows, dtype=np.int64)
 
 

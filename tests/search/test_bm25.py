@@ -3,7 +3,7 @@ import pytest
 from rank_bm25 import BM25Okapi
 
 from migrate.search import bm25
-from migrate.search.bm25 import bm25_run, words
+from migrate.search.bm25 import bm25_run, split_words
 from migrate.vectors import Query
 
 WORDS = [f"w{number}" for number in range(60)]
@@ -55,7 +55,7 @@ def test_scores_are_those_of_rank_bm25_to_the_last_bit(most, texts, queries, mon
         names = [str(row) for row in rows]
         block = bm25._Block.of(postings, index, list(corpus.number_of), names)
         for number, query in enumerate(queries):
-            terms = [corpus.number_of[word] for word in words(query.text)]
+            terms = [corpus.number_of[word] for word in split_words(query.text)]
             best = block.joined(bm25.BestDocuments((), np.empty(0)), terms, len(texts))
             found[number, [int(name) for name in best.keys]] = best.scores
     assert (found == [judge(texts, query)[0] for query in queries]).all()
@@ -92,7 +92,7 @@ def test_case_and_punctuation_do_not_matter(texts):
 
 
 def test_words_are_letters_digits_and_underscores():
-    assert words("Ärger_1: it's 3.5€") == ["ärger_1", "it", "s", "3", "5"]
+    assert split_words("Ärger_1: it's 3.5€") == ["ärger_1", "it", "s", "3", "5"]
 
 
 @pytest.mark.parametrize("block", [1, 3, 4])

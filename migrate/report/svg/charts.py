@@ -123,7 +123,8 @@ def interval_chart(
     frame = Frame(span, height=26.0)
     x = frame.at_x(margin)
     line = element("line", class_="level", x1=x, x2=x, y1=-4, y2=frame.height + 4)
-    axis = Frame(span, height=1.0)  # nothing is drawn of what has no height
+    # Nothing is drawn of what has no height
+    axis = Frame(span, height=1.0)
     note = text(x, 34.0, f"margin {form(margin)}", anchor="middle")
     drawings = [(row, frame.drawing(row.description, line, _interval(frame, row))) for row in rows]
     return IntervalChart(name, drawings, axis.drawing("axis", *axis.x_axis(form), note), label)
@@ -283,7 +284,8 @@ def _label(frame: Frame, point: Point, sides: tuple[float, float], y: float) -> 
         side = -1
         anchor = "end"
     shapes = [text(edge + 11 * side, y, point.interval.name, anchor=anchor)]
-    if abs(y - _DESCENT - middle) > _LINE / 2:  # far from its point, it needs something that leads there
+    # Far from its point, it needs something that leads there
+    if abs(y - _DESCENT - middle) > _LINE / 2:
         shapes.append(element("line", class_="lead", x1=x, x2=edge + 9 * side, y1=middle, y2=y - _DESCENT))
     return element("svg", *shapes, x=frame.at_x(point.cost), overflow="visible")
 
@@ -306,7 +308,8 @@ def line_chart(
         ys.append(level)
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
     first_x = min(xs)
-    if x_form is axis_percent:  # a share of something begins with nothing
+    # A share of something begins with nothing
+    if x_form is axis_percent:
         first_x = 0.0
     frame = Frame(_wide(first_x, max(xs)), (min(ys) - pad, max(ys) + pad))
     shapes = [shape for number, line in enumerate(lines) for shape in _line(frame, line, number, x_form, y_form)]
@@ -411,7 +414,8 @@ def _signed(value: float) -> str:
 
 def _bar(frame: Frame, position: int, value: float, label: str) -> Element:
     top, foot = sorted((frame.at_y(value), frame.at_y(0)))
-    width = f"{100 / frame.x[1] + 0.05:.3g}%"  # without gaps where browsers round
+    # Without gaps where browsers round
+    width = f"{100 / frame.x[1] + 0.05:.3g}%"
     kind = "mark good"
     if value < 0:
         kind = "mark bad"
