@@ -14,11 +14,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ForwardRef, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ForwardRef,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from migrate.progress import Progress, no_progress
 
 if TYPE_CHECKING:
+    from migrate.cost.count import CacheLookup
     from migrate.cost.meter import SpendingCap
     from migrate.cost.spending import PlanEstimate, PlannedModel
     from migrate.embedders.base import Embedder
@@ -27,7 +40,9 @@ if TYPE_CHECKING:
     from migrate.stores.base import Store
 
     StoreLike: TypeAlias = Store | str | Path
+    """A store by its path, or opened, as Python may have it already; `migrate.steps.opening` takes either."""
     ModelLike: TypeAlias = Embedder | str
+    """A model by its spec, or loaded, likewise."""
 
 P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
@@ -305,7 +320,25 @@ def fields_of(step: type[Any]) -> list[Field[Any]]:
     return sorted(fields(step), key=lambda field: (field.name in shared, field.kw_only))
 
 
-def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
+class Function(Protocol[P, Result]):
+    """The function of a step, which takes what the step does, and by its name what `run` takes.
+
+    A call without any of the latter is checked by the types of the fields.
+    """
+
+    @overload
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> Result: ...
+    @overload
+    def __call__(self, *arguments: Any, progress: Progress, **options: Any) -> Result: ...
+    @overload
+    def __call__(self, *arguments: Any, cap: SpendingCap, **options: Any) -> Result: ...
+    @overload
+    def __call__(self, *arguments: Any, announce: Any, **options: Any) -> Result: ...
+    @overload
+    def __call__(self, *arguments: Any, cached: CacheLookup, **options: Any) -> Result: ...
+
+
+def function(step: Callable[P, Step[Result]]) -> Function[P, Result]:
     """Return the function of the library that makes a step and runs it.
 
     Its parameters are the fields of the step, and after these what `run` takes besides.
@@ -330,7 +363,7 @@ def function(step: Callable[P, Step[Result]]) -> Callable[P, Result]:
     parameters = [*(of_step[field.name] for field in fields_of(kind)), *of_run.values()]
     signature = inspect.Signature(parameters, return_annotation=_result_of(kind))
     call.__signature__ = signature  # type: ignore[attr-defined]
-    return call
+    return cast("Function[P, Result]", call)
 
 
 def _result_of(step: type[Step[Any]]) -> str:

@@ -1,4 +1,7 @@
-"""Stores and models as a step was given them, opened: by a path or a spec, or as they are."""
+"""Stores and models as a step was given them, opened: by a path or a spec, or as they are.
+
+That Python may give what it has opened, where a command names it, is settled here, once for all steps.
+"""
 
 from __future__ import annotations
 
