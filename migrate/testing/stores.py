@@ -31,7 +31,7 @@ from migrate.stores.serving import is_cosine
 from migrate.stores.updates import UpdatableStore
 from migrate.vectors import Document, Vectors, unit_rows
 from migrate.work.shards import ShardFolder
-from migrate.work.writer import Written, put_rows, write_rows
+from migrate.work.writer import Written, put_rows
 
 COUNT = 60
 DIM = 8
@@ -446,11 +446,6 @@ class _Output:
         writer.begin()
         put_rows(writer, self._shards, start, vectors)
 
-    def write(self, store: Store, vectors: Vectors) -> Written:
-        """Write all rows at once."""
-        writer = self.place.writer(store, self._content, vectors.shape[1])
-        return write_rows(writer, [(0, vectors)], len(vectors))
-
     def finish(self, store: Store, dim: int) -> Written:
         """Complete the store by another writer."""
         writer = self.place.writer(store, self._content, dim)
@@ -462,10 +457,7 @@ class _Output:
 
     def publish(self) -> Store:
         """Give the store its name, and open it."""
-        if self.place.is_folder:
-            self._content.rename(self.place.path)
-        else:
-            self.place.publish(self._content, force=False)
+        self.place.publish(self._content, force=False)
         return open_store(self.place.location)
 
 

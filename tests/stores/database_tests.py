@@ -7,7 +7,9 @@ import numpy as np
 import sync_tools as tools
 
 from migrate.stores import open_store
-from migrate.testing.stores import StoreTests, _Output, example_vectors
+from migrate.stores.registry import output_of
+from migrate.testing.stores import StoreTests, example_vectors
+from migrate.work.writer import write_rows
 
 
 class DatabaseTests(StoreTests):
@@ -46,9 +48,12 @@ def backwards(documents, vectors):
 
 def written(store, location, folder, vectors):
     """What a command writes: the store under `location`, complete, and what is told of it."""
-    output = _Output(location, folder)
-    finished = output.write(store, vectors)
-    return output.publish(), finished
+    output = output_of(location)
+    content = folder.with_name(f"{folder.name}.content")
+    content.mkdir()
+    finished = write_rows(output.writer(store, content, vectors.shape[1]), [(0, vectors)], len(vectors))
+    output.publish(content, force=False)
+    return open_store(output.location), finished
 
 
 def store_of_lines(folder, *lines):
