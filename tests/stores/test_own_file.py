@@ -161,6 +161,12 @@ def test_exported_rows_of_pgvector_have_their_metadata_in_a_column_of_their_own(
     assert [document.metadata for document in documents] == [{"page": row} for row in range(10)]
 
 
+def test_a_name_in_the_metadata_and_beside_it_loses_neither_value(few, tmp_path):
+    records = objects(id=IDS, text=TEXTS, page=[1] * 10, metadata=[{"page": 2}] * 10)
+    store = open_store(place(tmp_path, few, "docs.json", json.dumps(records)))
+    assert next(store.documents()).metadata == {"page": 1, "metadata": {"page": 2}}
+
+
 @pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "parquet"])
 @pytest.mark.parametrize(
     ("id_name", "text_name"), [*(("id", name) for name in names.TEXTS), *((name, "text") for name in names.IDS)]
