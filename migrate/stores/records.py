@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UsageError
+from migrate.reading import MalformedError, parse_json
 from migrate.stores.base import NO_TEXTS, Metric, Store
 from migrate.stores.documents.names import TEXTS, first_of
 from migrate.vectors import UNIT_TOLERANCE, Document, Vectors, squared_norms
@@ -117,8 +118,8 @@ def as_document(
 def with_nested(fields: Mapping[str, Any], nested: str | None) -> Mapping[str, Any]:
     """Return columns as metadata, with the fields of a nested one, a mapping or JSON, unless a name comes twice."""
     inner = fields.get(nested or "")
-    with suppress(ValueError, RecursionError):
-        inner = json.loads(inner) if isinstance(inner, str) else inner
+    with suppress(MalformedError):
+        inner = parse_json(inner) if isinstance(inner, str) else inner
     outer = {name: value for name, value in fields.items() if name != nested}
     return fields if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
 

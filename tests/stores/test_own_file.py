@@ -15,6 +15,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import StoreError, UsageError
 from migrate.manifest import find_manifest
 from migrate.stores import open_store
+from migrate.stores.documents import names
 from migrate.testing.stores import awkward_documents
 from migrate.vectors import Document
 
@@ -158,6 +159,24 @@ def test_exported_rows_of_pgvector_have_their_metadata_in_a_column_of_their_own(
     parquet.write_table(table_of(rows), tmp_path / "rows.parquet")
     documents = open_store(f"parquet:{tmp_path / 'rows.parquet'}#?id=uuid").documents()
     assert [document.metadata for document in documents] == [{"page": row} for row in range(10)]
+
+
+def test_a_name_in_the_metadata_and_beside_it_loses_neither_value(few, tmp_path):
+    records = objects(id=IDS, text=TEXTS, page=[1] * 10, metadata=[{"page": 2}] * 10)
+    store = open_store(place(tmp_path, few, "docs.json", json.dumps(records)))
+    assert next(store.documents()).metadata == {"page": 1, "metadata": {"page": 2}}
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("id_name", "text_name"), [*(("id", name) for name in names.TEXTS), *((name, "text") for name in names.IDS)]
+)
+def test_every_format_consults_the_one_table_of_names(ending, id_name, text_name, few, tmp_path):
+    # columns that could be either, were it not for the names
+    columns = {"page": [f"p. {row}" for row in range(10)], id_name: IDS, "passage": SOME[10:20], text_name: SOME[:10]}
+    store = open_store(place_records(tmp_path, few, ending, objects(**columns)))
+    assert [(document.id, document.text) for document in store.documents()] == [*zip(IDS, SOME[:10], strict=True)]
+    assert {"page", "passage"} == set(next(store.documents()).metadata)
 
 
 def test_a_title_goes_before_the_text_unless_the_text_is_named(few, tmp_path):

@@ -44,7 +44,7 @@ from migrate.stores.documents.names import (
     first_of,
     is_id_name,
 )
-from migrate.stores.records import choose
+from migrate.stores.records import choose, with_nested
 from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
@@ -235,14 +235,8 @@ def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: s
     content = record.get(fields.text)
     if not isinstance(content, str | None):
         raise _bad_record(path, number, f"has as {fields.text!r} no text but {shown_type(content)}")
-    left_out = {KEY, doc_id, fields.text, LABEL, fields.metadata, *fields.vectors}
-    metadata = {name: value for name, value in record.items() if name not in left_out}
-    if fields.metadata in record:
-        inner = record[fields.metadata]
-        if isinstance(inner, str) and inner.lstrip().startswith("{"):
-            with suppress(MalformedError):
-                inner = parse_json(inner)
-        metadata |= inner if isinstance(inner, dict) else {fields.metadata: inner}
+    left_out = {KEY, doc_id, fields.text, LABEL, *fields.vectors}
+    metadata = with_nested({name: value for name, value in record.items() if name not in left_out}, fields.metadata)
     title = record.get(fields.title) if fields.title else None
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
