@@ -188,7 +188,9 @@ class ChromaDriver(ClientDriver):
         if not self.is_server:
             return ChromaFolder.of(self).identity(name)
         collection = _find(self.client, name)
-        return None if collection is None else str(collection.id)
+        if collection is None:
+            return None
+        return str(collection.id)
 
     def files(self) -> Collection[str]:
         """Return what Chroma writes, and the folder of manifests of single collections."""
@@ -201,7 +203,9 @@ class ChromaDriver(ClientDriver):
     def versions(self) -> dict[str, Any]:
         """Return what Chroma counts up with each write to the collection."""
         version = ChromaFolder.of(self).version(self.name)
-        return {} if version is None else {self.name: version}
+        if version is None:
+            return {}
+        return {self.name: version}
 
     def is_in(self, copy: FolderCopy) -> bool:
         """Return whether the collection is in a copy as it is now; its segments are copied, which another has not."""
@@ -565,7 +569,10 @@ class ChromaCompanions(DatabaseCompanions):
         return super().write(manifest)
 
     def _own_folder(self) -> Path | None:
-        return None if self.rows.driver.is_server else self.rows.driver.folder / _OWN / self.rows.id
+        driver = self.rows.driver
+        if driver.is_server:
+            return None
+        return driver.folder / _OWN / self.rows.id
 
 
 class ChromaNames(ClientNames):
@@ -582,7 +589,9 @@ class ChromaNames(ClientNames):
     def token(self, name: str) -> str | None:
         """Return the token in the metadata."""
         collection = _find(self.driver.client, name)
-        return None if collection is None else (collection.metadata or {}).get(_OWN)
+        if collection is None:
+            return None
+        return (collection.metadata or {}).get(_OWN)
 
     def is_published(self, content: Path) -> bool:
         """Return whether the collection has its final name, and the one that it replaces is gone."""
@@ -742,7 +751,9 @@ def _index_in_use(index: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict
 
 def _sequence_number(stored: int | bytes) -> int:
     """Return the number of a write, which Chroma before 1.0 stores as big-endian bytes."""
-    return int.from_bytes(stored, "big") if isinstance(stored, bytes) else int(stored)
+    if isinstance(stored, bytes):
+        return int.from_bytes(stored, "big")
+    return int(stored)
 
 
 def _records(page: Mapping[str, Any]) -> list[_Record]:

@@ -571,9 +571,9 @@ class LanceSearch(DatabaseSearch):
     def search_index(self, queries: Vectors, k: int, effort: int | None) -> list[Hits]:
         """DatabaseSearch, with another value of the setting where one is given."""
         searches = [self._by(query) for query in queries]
-        if effort is not None:
-            name = "refine_factor" if self._is_lossy else "nprobes"
-            searches = [getattr(search, name)(effort) for search in searches]
+        setting = self.setting
+        if setting is not None and effort is not None:
+            searches = [getattr(search, setting.name)(effort) for search in searches]
         return [self._nearest(search, k) for search in searches]
 
     def _by(self, query: Vectors) -> Any:
@@ -762,7 +762,9 @@ def _index_settings(kind: Callable[..., Any], index: Any, statistics: Any, dim: 
 
 
 def _as_number(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value
 
 
 def _settings_in(details: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

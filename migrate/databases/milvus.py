@@ -201,7 +201,7 @@ class MilvusDriver(AliasDriver):
 
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Write records of documents."""
-        # milvus-lite has no index of its own choice, and compares all vectors
+        # milvus-lite would make a graph where it finds faiss, and none elsewhere
         kind = "AUTOINDEX" if self.is_server else "FLAT"
         index = {"field_name": _LAYOUT[3], "index_type": kind, "metric_type": source.metric.upper()}
         batches = ((None, _records_of_documents(self.location, page)) for page in pages)
@@ -497,7 +497,7 @@ class MilvusSearch(DatabaseSearch):
         return [as_hits([*map(self._id_of, hits)], [hit["distance"] for hit in hits]) for hits in hits_of]
 
     def _id_of(self, hit: Mapping[str, Any]) -> str:
-        # the client gives the key by one name or the other, as it finds a server or milvus-lite
+        # clients call the key by its field today, and called it "id" before
         return str(hit["id"] if "id" in hit else hit[self.rows.key_field])
 
     def _filter(self, where: Any) -> str:

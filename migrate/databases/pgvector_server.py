@@ -237,7 +237,10 @@ class Session:
         """Return all rows of an answer; none if it has no rows."""
         with self.connected() as connection:
             cursor = connection.execute(question, values or None)
-            return cursor.fetchall() if cursor.description else []
+            # a statement that answers nothing has no columns
+            if cursor.description is None:
+                return []
+            return cursor.fetchall()
 
     def ask_binary(self, question: Composed) -> list[Any]:
         """Return all rows of an answer, in which vectors are as pgvector sends them."""

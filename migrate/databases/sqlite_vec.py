@@ -83,7 +83,9 @@ class VectorColumn:
     @property
     def size(self) -> int:
         """Numbers of that type in a vector."""
-        return (self.dim + 7) // 8 if self.kind == "bit" else self.dim
+        if self.kind == "bit":
+            return (self.dim + 7) // 8
+        return self.dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,11 @@ class TableDefinition:
             if vector := _VECTOR.match(clause.strip()):
                 name, kind, dim, settings = vector.groups()
                 distance = re.search(r"distance_metric\s*=\s*(\w+)", settings, re.IGNORECASE)
-                # l2 is what sqlite-vec compares by where nothing is said
-                vectors[name] = VectorColumn(kind.lower(), int(dim), distance[1].lower() if distance else "l2")
+                # what sqlite-vec compares by where nothing is said
+                compared_by = "l2"
+                if distance:
+                    compared_by = distance[1].lower()
+                vectors[name] = VectorColumn(kind.lower(), int(dim), compared_by)
             # others are settings of the table, such as chunk_size=8
             elif "=" not in clause and (column := _COLUMN.match(clause.strip())):
                 mark, name, kind, key = column.groups()
@@ -172,7 +177,9 @@ class SqliteVecDriver(Driver):
     def folder(self) -> Path:
         """The folder of the database."""
         path = Path(self.address.place)
-        return path if path.is_dir() else path.parent
+        if path.is_dir():
+            return path
+        return path.parent
 
     @property
     def file(self) -> Path:
@@ -243,7 +250,9 @@ class SqliteVecDriver(Driver):
         listed = "SELECT name, rootpage FROM sqlite_master WHERE name IN (?1 || '_rowids', ?1 || '_chunks') ORDER BY 1"
         # the table itself is virtual and has no pages; these two are where sqlite-vec keeps its rows
         begins = [list(row) for row in connection.execute(listed, (name,))]
-        return [self.file.stat().st_ino, begins] if begins else None
+        if not begins:
+            return None
+        return [self.file.stat().st_ino, begins]
 
     def refuse_write(self, dim: int, old: SqliteVecRows | None) -> None:
         """Refuse another name for a copy: views and triggers of the database name the table."""
@@ -426,7 +435,9 @@ class SqliteVecRows(DatabaseRows):
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
-        joined = {} if self.text_table is None else self._joined(self.text_table, ids)
+        joined: dict[str, dict[str, Any]] = {}
+        if self.text_table is not None:
+            joined = self._joined(self.text_table, ids)
         for doc_id, values in self._find(self.name, self.definition.id_column, self.other_columns, ids):
             for name in self.other_vectors:
                 values[name] = self._decoded(name, [values[name]])[0].tolist()

@@ -5,13 +5,16 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 import sqlite_kind
 
 from migrate.cli.main import run
-from migrate.databases.driver import Page
+from migrate.databases import KINDS
+from migrate.databases.clients import ClientRows
+from migrate.databases.driver import DatabaseRows, Driver, Page
 from migrate.embedders import load_embedder
 from migrate.errors import OutputError, StoreError
 from migrate.stores import open_store
@@ -43,6 +46,22 @@ def create(file, table, metric, dim, records):
 def test_the_page_on_databases_has_this_one_whole():
     page = Path(__file__).parents[2] / "docs" / "developers" / "database.md"
     assert f"```python\n{Path(sqlite_kind.__file__).read_text()}```" in page.read_text()
+
+
+def test_the_page_on_databases_says_what_each_has():
+    page = (Path(__file__).parents[2] / "docs" / "developers" / "database.md").read_text()
+    for driver in {kind.driver.traits.kind: kind.driver for kind in KINDS}.values():
+        rows = get_type_hints(driver.open)["return"]
+        has = (
+            driver.traits.has_servers,
+            driver.server_names is not Driver.server_names,
+            issubclass(rows, ClientRows),
+            rows.fields is not DatabaseRows.fields,
+            rows.companions is not DatabaseRows.companions,
+            driver.traits.copies_place,
+        )
+        cells = ["yes" if one else "-" for one in has]
+        assert f"| {' | '.join([f'`{driver.traits.kind}`', *cells])} |" in page
 
 
 class TestSqlite(StoreTests):
