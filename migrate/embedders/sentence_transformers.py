@@ -141,6 +141,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     if layer.number > last:
         raise UsageError(f"{spec}: there is no layer {layer.number}; name one from 0 to {last}")
     is_last = layer.number == last
+    # Kept where another copy of the model, which shares the configuration, needs them
     config.output_hidden_states = config.output_hidden_states or not is_last
 
     class Hidden(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -369,6 +370,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         document_prefix, query_prefix = self._prefixes(
             entry, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
         )
+        # A dense layer behind the network, the last one, decides the dimension
         sizes = [_read(folder, "config.json").get("hidden_size")]
         if self.layer is None and folder is not None:
             sizes += [
@@ -409,6 +411,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         if self.layer is not None:
             number = self.layer.number
         if number is None and all(type(module).__name__ in ("Pooling", "Normalize") for module in list(self.model)[1:]):
+            # Its vectors are those of the last layer, which a spec can name
             number = getattr(_config(self.model), "num_hidden_layers", None)
         for mode, model in other_poolings(self.model):
             layer = None
@@ -459,6 +462,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         if not getattr(tokenizer, "is_fast", False):
             return None
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
+        # A copy: the weights stay those of the model, and may lie on another device
         vectors = np.array(table.detach().cpu().numpy(), dtype=np.float32)
         longest = self.length or self.model.max_seq_length
         special = tokenizer.num_special_tokens_to_add()

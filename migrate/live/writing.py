@@ -50,6 +50,7 @@ class VectorWriter:
         ids = list(rows)
         # A text that changed since it was embedded would get the vector of the old one
         store.put_vectors(ids, vectors[np.array(list(rows.values()), dtype=np.int64)])
+        # Weakly: a store that is gone gives its folder free for other processes
         self._written_to = weakref.ref(store)
         return ids
 

@@ -285,6 +285,7 @@ class FittedStitch:
 
     def digest(self) -> str:
         """SHA-256 of everything a translation depends on; for a store without texts use that of `without_texts`."""
+        # Without the manifest: it has the date, which changes no vector
         hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in _arrays_of(self).items()}
         hashes |= {name: hashlib.sha256(payload).hexdigest() for name, payload in _payloads_of(self).items()}
         return sha256_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])
