@@ -114,6 +114,7 @@ class Embedder(ABC):
     def cache_scope(self, role: Role) -> str:
         """All that a vector depends on besides the text: texts equal under one scope have one vector."""
         model = self.identity
+        # Other texts go to the model with another prefix, so that their vectors are others too
         prefix = model.document_prefix if role == "document" else model.query_prefix
         return canonical_json([model.spec, model.revision, model.dim, prefix])
 

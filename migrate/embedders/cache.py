@@ -29,6 +29,10 @@ UNKNOWN_QUERY = ""
 LEAVE_ASIDE = "--cache none or another --cache leaves these vectors aside"
 
 
+_MOST_PLACEHOLDERS = 500
+"""Values in one statement; SQLite before 3.32 takes 999 at most."""
+
+
 class CacheFile(OwnDatabase):
     """An open cache. Version 2 also says which queries chose a text.
 
@@ -93,6 +97,7 @@ class CacheFile(OwnDatabase):
         return vectors
 
     def _check(self, vector: object, checksum: object) -> Vectors:
+        # SQLite checks its pages no further than it must: a flipped bit would be a vector like any other
         if not isinstance(vector, bytes) or not vector or len(vector) % 4 or zlib.crc32(vector) != checksum:
             raise self.damaged("a vector is not what was written")
         return np.frombuffer(vector, dtype="<f4").astype(np.float32)
@@ -125,9 +130,10 @@ class CacheFile(OwnDatabase):
 
     def _rows(self, columns: str, table: str, keys: Collection[bytes]) -> Iterator[Any]:
         """Yield the rows of some keys, in the order of these, asking for some at a time."""
+        # In the order of the table, whose pages are then read once each
         ordered = sorted(keys)
-        for start in range(0, len(ordered), 500):
-            chunk = ordered[start : start + 500]
+        for start in range(0, len(ordered), _MOST_PLACEHOLDERS):
+            chunk = ordered[start : start + _MOST_PLACEHOLDERS]
             placeholders = ",".join("?" * len(chunk))
             # all at once: a cursor would be closed with the generator, and the database may be closed by then
             yield from self._database.execute(
@@ -250,12 +256,14 @@ class CachedEmbedder(WrappedEmbedder):
             missing: dict[bytes, Text] = {}
             for key, text in zip(keys, texts, strict=True):
                 if key not in vectors:
+                    # A text that occurs twice is embedded once
                     missing.setdefault(key, text)
             if vectors and missing:  # a server may have another model under the same name by now
                 dim = len(next(iter(vectors.values())))
                 self.embedder.expect_dim(dim, str(self.path), advice=LEAVE_ASIDE)
             self._run.hits += len(texts) - len(missing)
             if texts:
+                # At once, so that the time left is estimated from what is embedded, not from what is read
                 progress("embed", len(texts) - len(missing), len(texts))
             vectors.update(self._embed_missing(file, missing, role, progress, len(texts)))
         if not texts:
@@ -277,9 +285,11 @@ class CachedEmbedder(WrappedEmbedder):
             rows = {keys[position]: vector for position, vector in zip(positions, vectors, strict=True)}
             provenance = self.provenance if role == "document" else UNCHOSEN
             written = self._run.written.get(provenance.key or b"", frozenset())
+            # Only what the file lacks: a log may have 100,000 queries, and each batch would write them all again
             file.write(rows, provenance.key, provenance.queries - written)
             if provenance.key is not None:
                 self._run.written[provenance.key] = provenance.queries
+            # A text that came twice, as after a request that was sent again, is one
             self._run.misses += len(rows.keys() - embedded.keys())
             embedded.update(rows)
 
@@ -292,6 +302,7 @@ class CachedEmbedder(WrappedEmbedder):
 
     def _keys(self, texts: Sequence[Text], role: Role) -> list[bytes]:
         """SHA-256 of scope and text; the scope is JSON, so the line break between them cannot be part of it."""
+        # Hashed once, and copied for each text
         scope = hashlib.sha256(self.cache_scope(role).encode() + b"\n")
         keys = []
         for text in texts:

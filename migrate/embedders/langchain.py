@@ -99,6 +99,7 @@ class LangChainEmbedder(PrefixedModel):
 
     def with_prefixes(self, document_prefix: str, query_prefix: str) -> LangChainEmbedder:
         """The same object with other prefixes."""
+        # What was probed holds for it too: prefixes change neither dimension nor length
         prefixed = copy(self)
         prefixed.prefixes = {"document": document_prefix, "query": query_prefix}
         return prefixed

@@ -58,6 +58,12 @@ _FEW_TEXTS = 16
 _REQUESTS_PER_PLACE = 4
 """Requests that each place is to have before they grow: with fewer, places would be idle at the end."""
 
+_LAST_ANSWERS_S = 10.0
+"""Seconds for which answers in flight are waited for when a call ends early."""
+
+_SAME_VECTOR = 1e-5
+"""Difference of two vectors, in units of the largest number in them, that a server's rounding may make."""
+
 _MOST_AT_ONCE = 16_384
 """Texts of one call, whose vectors are held in memory, at any concurrency."""
 
@@ -143,6 +149,7 @@ class ServedModel:
                 f"{self.service}: the answer has vectors of dimension {dim}, not {self.dim} ({self._reason}); "
                 f"{self._advice.format(dim=dim)}"
             )
+        # Some servers name no model
         if answer.model:
             self._check_name(answer.model)
         if self._alike is not None:
@@ -174,8 +181,10 @@ class ServedModel:
 
     def _check_difference(self, texts: Sequence[str], vectors: Vectors) -> None:
         """Refuse one vector for four different texts, as a stub gives it; once two vectors differ, stop looking."""
-        first = self._first = vectors[0].copy() if self._first is None else self._first
-        if self._alike is None or (np.abs(vectors - first) > 1e-5 * np.abs(first).max()).any():
+        if self._first is None:
+            self._first = vectors[0].copy()
+        first = self._first
+        if self._alike is None or (np.abs(vectors - first) > _SAME_VECTOR * np.abs(first).max()).any():
             self._alike = None
             return
         # Models without capitals or accents rightly give one vector to some texts that differ
@@ -244,6 +253,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
             raise UsageError(f"the batch size for {api.kind} must be from 1 to {api.max_texts}, not {batch_size}")
         if not 1 <= concurrency <= 256:
             raise UsageError(f"the concurrency must be from 1 to 256, not {concurrency}")
+        # The library reads this variable itself, but then it is neither checked nor part of the cache's key
         base_url = base_url or os.environ.get(api.url_variable) or None
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             raise UsageError(f"{mask_url(base_url)!r} is not a `base_url`; give one such as http://localhost:8000/v1")
@@ -359,6 +369,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
         """The same model of the same server, with requests of its own, each tried so many times."""
         twin = copy(self)
         twin._limit = RequestLimit(self.concurrency, self._limit.rate_per_s)
+        # Its calls do not wait for those of this one, which may be in the middle of many retries
         twin._one_call = threading.RLock()
         twin._served = copy(self._served)
         twin._charges = []
@@ -405,6 +416,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
                 return 0
             checked = [self._check(future.result(), in_flight[future], inputs) for future in answered]
             usable = [position for positions, _ in checked for position in positions]
+            # Before any error of the same answers: they are paid for
             keep(usable, np.concatenate([vectors for _, vectors in checked]))
             self._is_checked = True
             requested = chain.from_iterable(in_flight.pop(future) for future in answered)
@@ -441,7 +453,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
             except BaseException:
                 client.stop()
                 sent = [future for future in in_flight if not future.cancel()]
-                for future in wait(sent, timeout=10.0).done:  # they are paid for
+                for future in wait(sent, timeout=_LAST_ANSWERS_S).done:  # they are paid for
                     with suppress(Exception):  # the first error is raised
                         take([future])
                 raise
@@ -499,6 +511,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
                     f"{text.id!r} is longer than {self.spec} takes ({error}); cut it into chunks"
                 ) from error
         except FailedTextsError as error:
+            # A server that is out fails on every text: a word tells it from one that fails on this text
             if not client.responds():
                 raise error.error from error
             if len(request) == 1:
@@ -525,6 +538,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
 
     def _read_key(self) -> str:
         variable = self.api.key_variable
+        # Keys that are pasted into files end in a line break, which no header may hold
         key = os.environ.get(variable, "").strip()
         if not key and self.base_url is None:
             own_server = ""
@@ -533,6 +547,7 @@ class OpenAIEmbedder(RemoteModel, PrefixedModel):
             raise AuthenticationError(f"{self.spec} needs a key; set {variable}{own_server}")
         if not (key.isascii() and key.isprintable()):
             raise AuthenticationError(f"{variable} holds characters that no key has; paste it again")
+        # The library refuses to start without one, and servers of open models ask for none
         return key or "none-needed"
 
 

@@ -101,9 +101,11 @@ class Endpoint:
 
     def refused(self, error: APIStatusError, tried: int, count: int) -> Exception:
         """Return the error for an HTTP status that is not a success; the key never gets into its message."""
+        # Proxies answer with a page or with nothing
         details = error.body if isinstance(error.body, dict) else {}
         code = str(details.get("code") or details.get("type") or "")
         reason = str(details.get("message") or error.message).replace(self.key, "***").strip() or "no message"
+        # The words of a server, which may hold control characters, or a page
         message = scrub(reason.splitlines()[0])[:300]
         status = error.status_code
         service = self.service

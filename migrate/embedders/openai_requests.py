@@ -78,10 +78,12 @@ class RequestLimit:
         """Wait until there is a place for the request of this thread, and the user's rate allows it."""
         thread = threading.get_ident()
         with self._lock:
+            # A request that is sent again has its place still, and would wait for itself
             while len(self._flying - {thread}) >= self.places and not is_stopped():
                 self._lock.wait(0.1)
             self._flying.add(thread)
             start = max(time.monotonic(), self._next_start)
+            # Taken before the wait, so that threads get one moment each
             self._next_start = start + self._interval
         if (wait := start - time.monotonic()) > 0:
             time.sleep(wait)
@@ -105,6 +107,7 @@ class RequestLimit:
     def halve(self) -> None:
         """Count a 429."""
         with self._lock:
+            # As TCP does where packets are lost: down fast and up slowly
             self.places = max(1, self.places // 2)
 
 
@@ -184,6 +187,7 @@ class Client:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        # What waits for its turn must not be sent after the error that ends the call
         self.stop()
         self._openai.close()
 

@@ -43,10 +43,13 @@ class OwnDatabase:
 
     def open(self) -> None:
         """Open the file, or make it."""
+        # SQLite would wait at a pipe for ever
         refuse_endless_database(self.path)
         with output_errors(self.path):
+            # A vector says much of its text: before SQLite makes the file for everyone to read
             make_private(self.path)
         with self.errors():
+            # All threads use it, one at a time; transactions are begun here, not by Python before each write
             self._database = sqlite3.connect(
                 self.path, timeout=self.busy_s, isolation_level=None, check_same_thread=False
             )
@@ -103,6 +106,7 @@ class OwnDatabase:
         try:
             yield
         except sqlite3.Error as error:
+            # Extended codes have the reason in the bits above
             code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
                 raise self.damaged(str(error)) from error

@@ -222,5 +222,6 @@ def find_model(name: str, provider: str | None = None) -> ModelFacts | None:
 
 def suggest_models(name: str) -> list[str]:
     """Up to three names of the registry that look like `name`, best first."""
+    # Twice as many as are named: a model answers to two spellings
     matches = get_close_matches(name.lower(), list(_by_spelling()), n=6, cutoff=0.5)
     return list(dict.fromkeys(_by_spelling()[match].name for match in matches))[:3]

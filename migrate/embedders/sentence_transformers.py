@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,7 @@ def at_layer(model: SentenceTransformer, layer: Layer, *, spec: str) -> Sentence
     if layer.number > last:
         raise UsageError(f"{spec}: there is no layer {layer.number}; name one from 0 to {last}")
     is_last = layer.number == last
+    # Kept where another copy of the model, which shares the configuration, needs them
     config.output_hidden_states = config.output_hidden_states or not is_last
 
     class Hidden(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -230,6 +232,19 @@ def _read(folder: Path | None, name: str) -> dict[str, Any]:
         return {}
 
 
+def _packaged_model() -> ModelSource:
+    """Return the source of the packaged model; raises UsageError where it is not installed."""
+    return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model, and where it was found."""
+
+    source: ModelSource
+    model: SentenceTransformer
+
+
 class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
     """A sentence-transformers model, loaded when it is first needed; options as of `load_embedder`.
 
@@ -261,29 +276,28 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         self.pass_size = batch_size
         self.batch_size = max(batch_size, Embedder.batch_size)
 
-    # Both cached: the hub is asked once, and the weights are read once, when they are needed
+    # The hub is asked once, and the weights are read once, when they are needed: a plan needs neither
     @cached_property
-    def source(self) -> ModelSource:
-        """Source that the model is loaded from."""
-        if self.packaged:
-            return ModelSource(PACKAGED_MODEL, folder=packaged_model_path())
-        return find_source(self.name)
-
-    @cached_property
-    def model(self) -> SentenceTransformer:
-        """The loaded model.
+    def _loaded(self) -> _Loaded:
+        """Find the model and load it.
 
         Raises InputError: no such model, or its files cannot be read. RemoteError: the hub cannot be reached, or broke
         off. UsageError: the device is not there, or the layer, or the network reads fewer tokens than the length.
         """
-        model = load_model(self.source, pick_device(self.device))
+        source = _packaged_model() if self.packaged else find_source(self.name)
+        model = load_model(source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):
             raise UsageError(
-                f"{self.source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
+                f"{source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
             )
-        if self.layer is None:
-            return model
-        return at_layer(model, self.layer, spec=self.source.name)
+        if self.layer is not None:
+            model = at_layer(model, self.layer, spec=source.name)
+        return _Loaded(source, model)
+
+    @property
+    def model(self) -> SentenceTransformer:
+        """The loaded model; raises as the first use of it does."""
+        return self._loaded.model
 
     @property
     def identity(self) -> ModelIdentity:
@@ -295,7 +309,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             raise InputError("the model does not say its dimension; it is probably not an embedding model")
         # The model's own word, which outranks any table
         normalized = [type(module).__name__ for module in model][-1:] == ["Normalize"]
-        return self._identity(self.source, int(dim), normalized, lambda: model.prompts)
+        return self._identity(self._loaded.source, int(dim), normalized, lambda: model.prompts)
 
     def _identity(
         self, source: ModelSource, dim: int, normalized: bool, prompts: Callable[[], Mapping[str, str | None]]
@@ -350,7 +364,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             return self.identity
         source = packaged_source(entry.name) or ModelSource(entry.name)
         if self.packaged:
-            source = self.source
+            source = _packaged_model()
         return self._identity(source, entry.dim, entry.normalized, dict)
 
     @property
@@ -369,6 +383,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         document_prefix, query_prefix = self._prefixes(
             entry, lambda: _read(folder, "config_sentence_transformers.json").get("prompts") or {}
         )
+        # A dense layer behind the network, the last one, decides the dimension
         sizes = [_read(folder, "config.json").get("hidden_size")]
         if self.layer is None and folder is not None:
             sizes += [
@@ -409,12 +424,13 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         if self.layer is not None:
             number = self.layer.number
         if number is None and all(type(module).__name__ in ("Pooling", "Normalize") for module in list(self.model)[1:]):
+            # Its vectors are those of the last layer, which a spec can name
             number = getattr(_config(self.model), "num_hidden_layers", None)
         for mode, model in other_poolings(self.model):
             layer = None
             if number is not None:
                 layer = Layer(number, mode)
-            variant = self._changed(model=model, layer=layer or self.layer)
+            variant = self._changed(_loaded=replace(self._loaded, model=model), layer=layer or self.layer)
             yield Variant("pooling", f"with {mode} pooling", variant, has_spec=layer is not None)
         used = self.length or self.model.max_seq_length
         longest = _positions(self.model)
@@ -459,6 +475,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         if not getattr(tokenizer, "is_fast", False):
             return None
         table = self.model[0].auto_model.get_input_embeddings().weight  # type: ignore[union-attr, operator]
+        # A copy: the weights stay those of the model, and may lie on another device
         vectors = np.array(table.detach().cpu().numpy(), dtype=np.float32)
         longest = self.length or self.model.max_seq_length
         special = tokenizer.num_special_tokens_to_add()

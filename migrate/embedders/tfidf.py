@@ -204,6 +204,7 @@ def learn(corpus: Iterable[Text], *, dim: int, seed: int) -> TfidfState:
             f"tfidf:{dim} needs at least {dim} documents and words, and there are {documents} and {n_words}; choose a "
             "smaller dimension"
         )
+    # scikit-learn divides by the variance, which is 0 where all documents are the same
     with np.errstate(divide="ignore", invalid="ignore"):  # shares of the variance, unused
         svd = TruncatedSVD(n_components=dim, n_iter=7, random_state=seed).fit(weights)
     components = as_vectors(svd.components_)

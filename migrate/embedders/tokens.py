@@ -45,6 +45,16 @@ CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a
 _LOWER, _UPPER, _DIGIT, _BLANK, _LINE, _MARK, _TWO, _THREE, _FURTHER = range(9)
 
 
+_TEXTS_A_TURN = 32
+"""Texts that a thread counts before it takes the next ones."""
+
+_LONGEST = 100_000
+"""Characters of a text that are counted."""
+
+_MOST_WORDS = 2_000_000
+"""Words that are remembered, some 300 MB."""
+
+
 def whole(text: str) -> str:
     """The text without halves of surrogate pairs, which no tokenizer takes."""
     if text.isascii():
@@ -90,6 +100,7 @@ def find_api_counter(name: str) -> TokenCounter | None:
     url = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324
+    # An empty variable turns tiktoken's cache off
     if not name.startswith("text-embedding-") or folder == "":
         return None
     try:
@@ -112,12 +123,13 @@ class ApiCounter(TokenCounter):
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text."""
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            counts = threads.map(self._count, (texts[start : start + 32] for start in range(0, len(texts), 32)))
+            starts = range(0, len(texts), _TEXTS_A_TURN)
+            counts = threads.map(self._count, (texts[start : start + _TEXTS_A_TURN] for start in starts))
             return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)
 
     def _count(self, texts: Sequence[str]) -> list[int]:
         # What is longer than any model takes is not worth counting to its end, and takes tiktoken long
-        return [len(self._encoding.encode_ordinary(text[:100_000])) for text in texts]
+        return [len(self._encoding.encode_ordinary(text[:_LONGEST])) for text in texts]
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
@@ -151,6 +163,7 @@ def is_wordwise(tokenizer: Any) -> bool:
     if not isinstance(tokenizer, dict):
         return False
     kinds = {(tokenizer.get(component) or {}).get("type") for component in ("normalizer", "pre_tokenizer")}
+    # A token without content counts as one with a blank: what is not understood is counted the slow way
     added = [token.get("content", " ") for token in tokenizer.get("added_tokens", [])]
     return kinds == {"BertNormalizer", "BertPreTokenizer"} and not any(set(" \n") & set(text) for text in added)
 
@@ -195,7 +208,7 @@ class WordCounter(TokenizerCounter):
         self._known.update(zip(new_words, self._lengths(new_words, add_special_tokens=False), strict=True))
         tokens_of = self._known.__getitem__
         counts = [sum(map(tokens_of, words)) for words in split]
-        if len(self._known) > 2_000_000:  # some 300 MB
+        if len(self._known) > _MOST_WORDS:
             self._known = {"": 0}
         return np.array(counts, dtype=np.int64) + self.special
 
@@ -244,6 +257,7 @@ def features(texts: Sequence[str]) -> NDArray[np.float64]:
     """
     encoded = [text.encode(errors="surrogatepass") for text in texts]
     classes = _byte_classes()[np.frombuffer(b"\n".join([*encoded, b""]), dtype=np.uint8)]
+    # A text begins a line
     previous_classes = np.concatenate([[_LINE], classes[:-1]])
     before_that = np.concatenate([[_LINE, _LINE], classes[:-2]])[: len(classes)]
     letter = classes <= _UPPER
@@ -275,6 +289,7 @@ class EstimateCounter(TokenCounter):
         """Tokens of each text, rounded up, at least one."""
         rows = features(texts)
         self._seen += rows.sum(axis=0)
+        # The sum of weights may be above a whole number by rounding alone
         tokens: Counts = np.ceil(rows @ np.array(self.weights.values) - 1e-9).astype(np.int64)
         return tokens.clip(min=1) + self.special
 

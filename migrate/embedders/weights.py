@@ -33,6 +33,7 @@ class ModelSource:
 
 
 def _packaged_folder() -> Path | None:
+    # Found, not imported: only the files in it are wanted
     package = find_spec(_PACKAGE)
     folders = [Path(location) / "model" for location in (package.submodule_search_locations or [])] if package else []
     return next((folder for folder in folders if (folder / "modules.json").is_file()), None)
@@ -55,7 +56,9 @@ def find_source(name_or_path: str) -> ModelSource:
     """Return the folder or the model of the hub that a name means, after a look whether it exists."""
     folder = Path(name_or_path).expanduser()
     if folder.is_dir():
+        # The name of the model is that of its folder, not that of a link to it
         folder = folder.resolve()
+        # The library opens the files by their paths
         refuse_endless_in(folder)
         if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
             raise InputError(

@@ -87,6 +87,7 @@ def run_worker(opened: Opened, request: WorkerOptions, safe: MarginOptions, *, i
         )
     request = replace(request, margin=safe.margin, margin_from=safe.origin)
     worker = Worker(opened.location, opened.embedder, request)
+    # By these `live status` prints how to start it again once it has ended
     words = typed_again()[2:]
     worker.state.note(COMMAND, words)
     advise(f"working at {store}; `{_line('status', store)}` says how it is doing")

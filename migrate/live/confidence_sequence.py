@@ -55,6 +55,7 @@ class ConfidenceSequence:
         """Return the sequence with one score more."""
         if not 0 <= score <= 1:
             raise UsageError(f"the score {score} is not between 0 and 1; correct it")
+        # By the scores before it alone: the proof allows any guess that the past decides
         guess = (1 + self.total) / (1 + self.count)
         return ConfidenceSequence(self.count + 1, self.total + score, self.variation + (score - guess) ** 2)
 

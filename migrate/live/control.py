@@ -70,6 +70,7 @@ def only_worker(state: LiveState, location: str) -> Iterator[None]:
 def is_running(state: LiveState) -> bool:
     """Tell if a worker holds the lock of a store."""
     try:
+        # The lock goes with the process, however that ends; a note in the state would stay
         with worker_lock(state):
             return False
     except LockedError:
@@ -88,6 +89,7 @@ def pause_worker(state: LiveState) -> bool:
     One that is started later waits too, until `resume_worker`.
     """
     with state.transaction():
+        # Two who pause at once make one pause, since the first
         if paused_at(state) is None:
             state.note(_PAUSED_AT, time.time())
     return _wait_for(lambda: state.value(_OBEYED) == paused_at(state) or not is_running(state))

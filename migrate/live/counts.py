@@ -61,6 +61,7 @@ class Counts:
     def sample(self, query: ServedQuery) -> None:
         """Keep a share of the queries, at random, for the monitor."""
         with self._lock:
+            # At random, not every so many: logs repeat themselves in rhythms of their own
             if len(self._buffer.queries) < _MOST_QUERIES and self._random.random() < self._sampled:
                 self._buffer.queries.append(query)
 

@@ -35,6 +35,7 @@ class Kinds:
         """Return the kinds after some queries, (n, dim), that only say what is usual."""
         dim = vectors.shape[1]
         different = {*_split(self.sample, dim), *_packed(vectors)}
+        # A draw that depends neither on the order in which queries came nor on how often each did
         drawn = sorted(different, key=lambda packed: hashlib.sha256(packed).digest())[:300]
         return replace(self, dim=dim, sample=b"".join(drawn))
 

@@ -287,6 +287,7 @@ class FittedStitch:
 
     def digest(self) -> str:
         """Hash of everything a translation depends on; for a store without texts use that of `without_texts`."""
+        # Without the manifest: it has the date, which changes no vector
         hashes = {name: hash_bytes(array.tobytes()) for name, array in _arrays_of(self).items()}
         hashes |= {name: hash_bytes(payload) for name, payload in _payloads_of(self).items()}
         return sha256_json([self.stitch.spec, self.norm, list(self.sample.ids), dict(self.sample.copies), hashes])

@@ -177,7 +177,7 @@ def _likeness(
         pair_cosines = cosines[np.ix_(group == first, group == second)]
         same_rows = 0
         if first == second:  # the cosine of a row with itself is 1, and tells nothing
-            same_rows = np.count_nonzero(group == first)
+            same_rows = int(np.count_nonzero(group == first))
         edge_mean = cosines[edges[is_such, 0], edges[is_such, 1]].mean()
         return float(edge_mean - (pair_cosines.sum() - same_rows) / (pair_cosines.size - same_rows))
 

@@ -106,6 +106,7 @@ def _load(folder: Path) -> FittedStitch:
                 f"{folder / WEIGHTS_NAME}: the array {missing[0]!r}, which the manifest names, is missing "
                 f"({len(missing)} missing in all); fit the stitch again"
             )
+        # Ids are strings in JSON whatever they hold, where safetensors has numbers alone
         ids_and_copies = expect(read_json(folder / SAMPLE_NAME), {"ids": list[str], "copies": Mapping[str, int]})
         sample = TrueVectors(ids_and_copies["ids"], tensors.pop("sample.vectors"), ids_and_copies["copies"])
         _refuse_leaning(folder, spec, tensors)

@@ -118,6 +118,7 @@ def learning_curve(
     if len(pairs) < FEWEST_JUDGED:
         return None
     smaller = [cross_predict(stitch, pairs, share=share, with_variance=False).vectors for share in _PARTS]
+    # A row a document, so that a resample keeps the three of each together: they vary alike
     steps = np.column_stack([*map(neighbours.overlap, smaller), shares])
     learned_from = (1 - 1 / FOLDS) * len(pairs)  # a fold is held out
     n_sample = n_pairs or len(pairs)

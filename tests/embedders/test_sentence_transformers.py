@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from migrate.embedders import load_embedder
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder, packaged_model_path, pick_device
-from migrate.embedders.weights import weights_revision
+from migrate.embedders.weights import find_source, weights_revision
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
 from migrate.manifest import ModelIdentity
@@ -138,7 +138,7 @@ def test_several_weight_files_have_one_revision(copy):
     folder = copy()
 
     def revision():
-        return weights_revision(SentenceTransformersEmbedder(str(folder)).source)
+        return weights_revision(find_source(str(folder)))
 
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.bin").write_bytes(b"another export")
