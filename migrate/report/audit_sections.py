@@ -298,6 +298,7 @@ def _query_names(audit: ReportedAudit) -> list[str]:
 def _query_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = _scores(audit)
+    # Of both kinds, gains too: judgements that favour the new store show there
     order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(audit)
     return [
@@ -399,6 +400,7 @@ def _thresholds(calibration: ThresholdTable | None) -> Iterator[Block]:
         "A similarity threshold that was tuned on the old store must move. The table has the new one that lets as many "
         "hits pass, and the loosest one that is as precise.",
     )
+    # Scores of two metrics have no axis in common
     if old == new:
         yield histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0]).figure()
     else:

@@ -175,6 +175,7 @@ def _trials(result: Compatibility) -> list[Block]:
     trials = result.trials
     if not trials or result.compatible:
         return []
+    # Share and not number: some ways were tried on a few documents alone
     nearest = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
     head = ["embedded", "agree", "of", "median cosine"]
     rows = [[trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in nearest]

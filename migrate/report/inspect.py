@@ -39,6 +39,7 @@ def _facts_at(location: str) -> dict[str, Any]:
     is_url = isinstance(path_or_url, str) and not names_kind(location)
     if is_url or (path is not None and artefact_kind(path) == "stitch"):
         return stitch_document(str(path_or_url), load_stitch(path_or_url))
+    # A folder of several databases or tables is no store, but may be what somebody wants to look into
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
@@ -113,6 +114,7 @@ def _norms(store: Store) -> dict[str, Any]:
     greatest = 0.0
     n_bad = 0
     for batch in store.scan():
+        # Whoever inspects a store wants to know of bad vectors, where other commands refuse the first
         with np.errstate(over="ignore", invalid="ignore"):
             squares = squared_norms(batch.vectors)
         good = squares[np.isfinite(squares) & (squares > 0)]

@@ -118,6 +118,8 @@ def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
     rows. Ids are read in blocks, and no vectors; 16 bytes a row are kept.
     """
     key = np.array(seeds, "<i8").tobytes()
+    # By a hash of each id: the same documents are drawn however the rows are ordered, as an IVF index orders them by
+    # lists
     keys = np.empty(store.info.count, np.uint64)
     for start in range(0, len(keys), _ID_BLOCK):
         ids = store.ids(range(start, min(start + _ID_BLOCK, len(keys))))
@@ -228,6 +230,7 @@ def draw_sample(
     elif query_log is not None:
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
+    # Their vectors are in the cache, so that they cost nothing
     if paid:
         paid_rows = _rows_of(store, paid)
         order = np.concatenate([paid_rows, order[~np.isin(order, paid_rows)]])
