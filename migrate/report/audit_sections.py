@@ -192,9 +192,9 @@ def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
     retained = None
     if verdict.retention.is_known:
         retained = verdict.retention.estimate
-    yield label, _known(verdict, retained)
+    yield label, _figure_or_unknown(verdict, retained)
     for search in audit.searches:
-        yield f"{label}, {search.arm}, searched exactly", _known(verdict, search.exactly)
+        yield f"{label}, {search.arm}, searched exactly", _figure_or_unknown(verdict, search.exactly)
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.means.get(measure) for arm in audit.arms if arm.name == name), None)
         if mean is not None:
@@ -207,7 +207,7 @@ def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
         yield "documents embedded", f"{audit.pool.documents:,} ({percent(audit.pool.share)})"
 
 
-def _known(verdict: ReportedVerdict, value: float | None) -> str:
+def _figure_or_unknown(verdict: ReportedVerdict, value: float | None) -> str:
     if value is None:
         return "unknown"
     return verdict.figure(value)

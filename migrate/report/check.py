@@ -205,8 +205,8 @@ def _examples(result: Compatibility, text_columns: Sequence[int] = ()) -> list[B
 
 def finding_rows(result: Compatibility) -> list[list[str]]:
     """Return a head, and a row for each thing that was looked at."""
-    answers = {True: "yes", False: "NO"}
-    rows = [[finding.name, answers[finding.ok], finding.message] for finding in result.findings]
+    as_expected = {True: "yes", False: "NO"}
+    rows = [[finding.name, as_expected[finding.ok], finding.message] for finding in result.findings]
     return [["looked at", "as expected", "what was there"], *rows]
 
 

@@ -72,8 +72,8 @@ def pool_size(size: int, dim: int) -> int:
     It is never fewer than `size`.
     """
     bytes_per_vector = 4 * dim
-    wanted = max(_TIMES_AS_MANY * size, _SMALLEST_POOL)
-    return max(size, min(wanted, _LARGEST_POOL, _POOL_BYTES // bytes_per_vector))
+    usual_size = max(_TIMES_AS_MANY * size, _SMALLEST_POOL)
+    return max(size, min(usual_size, _LARGEST_POOL, _POOL_BYTES // bytes_per_vector))
 
 
 def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress = no_progress) -> NDArray[np.int64]:
@@ -246,11 +246,11 @@ def draw_sample(
 
 def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
     """Return the rows of some documents, ascending; ids that the store lacks are left out."""
-    wanted = frozenset(ids)
+    ids_paid = frozenset(ids)
     rows: list[int] = []
     start = 0
     for batch in store.scan():
-        rows += [start + position for position, doc_id in enumerate(batch.ids) if doc_id in wanted]
+        rows += [start + position for position, doc_id in enumerate(batch.ids) if doc_id in ids_paid]
         start += len(batch)
     return np.array(rows, dtype=np.int64)
 
