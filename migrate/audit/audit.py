@@ -206,11 +206,11 @@ def _remarks(settings: Settings, skipped: Mapping[str, str]) -> Iterator[Finding
 
 
 def _manifest(inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest:
-    known = inputs.translated.info.manifest or Manifest(kind="store")
+    translated = inputs.translated.info.manifest or Manifest(kind="store")
     return Manifest(
         kind="report",
-        model=known.model,
-        source_model=known.source_model,
+        model=translated.model,
+        source_model=translated.source_model,
         seed=inputs.settings.seed,
         counts={"queries": n_queries, "documents": n_documents},
         details=ReportFacts(dataset=inputs.query_set.name, resamples=inputs.settings.resamples).as_details(),

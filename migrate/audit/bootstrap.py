@@ -155,7 +155,8 @@ class Bootstrap:
         enough = n[settled >= _POWER]
         if not len(enough):
             return None
-        return ceil(enough[0] * each)
+        needed: int = ceil(enough[0] * each)
+        return needed
 
 
 def _settled(n: NDArray[np.int_], values: Scores, worst: float, confidence: float) -> NDArray[np.float64]:

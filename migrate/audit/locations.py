@@ -59,19 +59,19 @@ def locations_of(
     if source_embedder is not None and source_embedder.profile.kind != "file":
         identity = source_embedder.identity
         old_model = with_settings(identity.spec, special_options(identity))
-    known = Locations(
+    of_translated = Locations(
         translated=translated.info.location,
         target=("--target", embedder.identity.spec),
         old_model=old_model,
         can_serve=embedder.cacheable or cache_of(embedder) is not None,
     )
     if source is None:
-        return replace(known, full=_full_beside(translated, translated), has_texts=translated.info.has_texts)
+        return replace(of_translated, full=_full_beside(translated, translated), has_texts=translated.info.has_texts)
     server = None
     if not successor_of(translated, "new"):  # in files, as only what lies on a server says where its successor may
         server = successor_of(source, "new")
     return replace(
-        known,
+        of_translated,
         source=source.info.location,
         full=_full_beside(source, translated),
         has_texts=source.info.has_texts,
@@ -86,5 +86,5 @@ def _full_beside(old: Store, translated: Store) -> str:
 
 
 def _free_sibling(store: Store) -> Path:
-    name = Path(path_in(store.info.location) or store.info.name)
+    name = path_in(store.info.location) or Path(store.info.name)
     return free_path(name.with_name(f"{name.stem}-full"))

@@ -51,11 +51,11 @@ def _ndcg_at_random(grades: Sequence[int], k: int) -> float:
     return _dcg([mean_gain] * min(k, len(gains))) / ideal
 
 
-def _share(part: float, whole: float) -> float:
+def _share(count: float, whole: float) -> float:
     """Return a share, 0-1; 0 of nothing."""
     if not whole:
         return 0.0
-    return part / whole
+    return count / whole
 
 
 def _dcg(gains: Sequence[float]) -> float:

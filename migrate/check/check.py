@@ -83,6 +83,8 @@ def check_store(
         if not by_name.ok and not are_comparable(recorded.model, model):
             by_name = Observation("manifest", True, f"names {recorded.model.spec}, which may be {model.spec} or not")
         findings += filter(None, (by_name, unchanged))
+    # A manifest is believed as far as its hash is that of the index: whoever copies one beside another index is found
+    # out
     if manifest == "trust" and unchanged is not None and unchanged.ok and _is_named(store, model):
         return _by_manifest(store, model, findings)
     if not store.info.has_texts:
@@ -186,6 +188,7 @@ def _other_dimension(store: Store, embedder: Embedder, dimension: Observation, s
         return result
     try:
         _, claim = draw(store, FEW, seed)
+        # Matryoshka models are cut to their first dimensions, and their lengths with them: cosines are compared
         vectors = with_choosers(embedder, ()).embed_documents(claim.texts)[:, :dim]
         if not compare(claim, np.ascontiguousarray(vectors), embedder.profile.spec).is_right:
             return result
@@ -204,6 +207,7 @@ def _by_sample(
     sample, claim = draw(store, size, seed)
     # What the cache has may be of the host that made the store
     matches(claim_of_cache(embedder, sample.documents), embedder, past_cache=True).require(store.info.location)
+    # Kept in the cache as texts that no query chose, so that these may judge a store that is filled in from it
     match = matches(claim, with_choosers(embedder, ()), size, progress=progress)
     compared = reembedded(sample, match)
     figures = _figures(store, compared, size)
@@ -290,6 +294,7 @@ def _figures(store: Store, compared: Reembedded, size: int) -> Agreement:
 
 def _examples(compared: Reembedded, diagnosis: Diagnosis) -> tuple[Example, ...]:
     """Return the documents that disagree most."""
+    # Stable, so that the same sample names the same documents
     order = np.argsort(compared.match.cosines, kind="stable").tolist()
     rows = [row for row in order if diagnosis.taken_for[row] != "agrees"][:5]
     documents = compared.documents

@@ -35,6 +35,7 @@ def share_of(hits: int, sampled: int, population: int) -> Share:
     estimate = hits / sampled
     if sampled >= population:
         return Share(estimate, estimate, estimate)
+    # Clopper and Pearson's exact bounds, by quantiles of the beta distribution
     from scipy.special import betaincinv
 
     tail = 0.025

@@ -118,6 +118,7 @@ def try_hypotheses(
             if not is_chance and (best is None or trial.agreeing > best.agreeing.sum()):
                 best = explanation
         trials.append(trial)
+        # Nothing is left to explain, and each further way costs texts
         if best is not None and best.agreeing.all() and not loose:
             break
     return trials, best
@@ -128,6 +129,7 @@ def _try(compared: Reembedded, way: Hypothesis, rows: NDArray[np.int64]) -> tupl
     match = matches(compared.match.claim.take(rows), way.embedder, len(rows))
     agreeing = match.right
     if compared.match.claim.tolerance.loose:
+        # By more than rounding: a way that changes nothing, such as a prefix that is empty, is no nearer
         agreeing = agreeing & (match.cosines > compared.match.cosines[rows] + np.finfo(np.float32).eps)
     trial = Trial(way.cause, way.meaning, len(rows), int(agreeing.sum()), float(np.median(match.cosines)))
     return trial, Explanation(way, agreeing, match.vectors)
@@ -266,6 +268,7 @@ def find_moved_rows(
     store: Store, compared: Reembedded, progress: Progress
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Look in all rows for the vectors of some sampled texts; return these and their rows, -1 for none."""
+    # One pass over the store finds these, wherever they are: rows that are shifted, or sorted in another way
     texts = spread(len(compared), _SEARCHED)
     reembedded = compared.match.vectors[texts]
     names = [str(text) for text in texts]

@@ -115,6 +115,7 @@ def manifest_finding(manifest: Manifest, model: ModelIdentity) -> Observation:
     recorded = manifest.model
     if recorded is None:
         return Observation("manifest", False, "names no model")
+    # An API has no revision
     has_revisions = recorded.revision is not None and model.revision is not None
     differences = [
         difference

@@ -63,6 +63,7 @@ def stamp_store(
         if checked.figures is not None:
             basis |= {"sampled": checked.figures.sampled, "agreeing": checked.figures.agreeing}
     manifest = _manifest(store, embedder.identity, basis, seed)
+    # A store that was written to meanwhile is another one than was checked
     store.check_unchanged(snapshot)
     return Stamped(_keep(store, manifest, force=force), checked)
 
@@ -82,6 +83,7 @@ def _keep(store: Store, manifest: Manifest, *, force: bool) -> Path | str:
     """Write the manifest of a store, the same one again without `force` too; return where it is."""
     earlier = store.info.manifest
     if earlier is not None and not force:
+        # The date is the only thing that two stamps of one store differ in
         manifest = replace(manifest, created=earlier.created)
         if manifest != earlier:
             raise _is_stamped(store)
@@ -157,6 +159,7 @@ def read_finding(store: Store) -> Found:
         ) from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
+    # JSON turns tuples into lists, so both sides go through it
     if finding["store"] != json.loads(json.dumps(store.snapshot().as_json())):
         raise StoreError(f"{location}: the store changed after the check that found {model_found.spec}; check it again")
     return model_found

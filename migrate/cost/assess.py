@@ -154,6 +154,7 @@ def assess_store(
     )
     full = plans[0]
     learned = _plan(MIGRATE, sample, count, target, rate, texts_per_request, None)
+    # The proof is counted apart, as a full re-embed needs none
     deal = Deal(info.count, _estimate(learned), _estimate(full), proof=proof)
     old = None
     if info.manifest is not None and info.manifest.model is not None:
@@ -173,10 +174,12 @@ def _plan(
     quality: QualityKept | None,
 ) -> Plan:
     """Price so many documents, of average length among those that are not in the cache."""
+    # Which documents a plan embeds is not known yet: they are taken to be of average length
     tokens = round(documents * count.tokens_to_embed / max(count.to_embed, 1))
     requests = None
     if target.is_api:
         each = texts_per_request or fair_share(documents, _CONCURRENCY, target.request_texts)
+        # A request ends at whichever limit it reaches first, that of texts or that of tokens
         requests = ceil(max(documents / each, tokens / target.request_tokens))
     minutes = None
     if not documents:

@@ -93,6 +93,7 @@ def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, o
     count.documents += len(block)
     worded = [text for text in block if text.text.strip()]
     count.blank += len(block) - len(worded)
+    # Without a cache a text that comes again is sent, and paid for, again
     if not once:
         return worded
     hashes = _hashes(worded)

@@ -132,7 +132,9 @@ def _timed(model: PlannedModel, store: Store, seed: int) -> tuple[Estimate, Esti
     drawn = list(known_documents(store, rows))
     cached = are_cached(embedder, drawn, "document")
     uncached = [text for text, is_cached in zip(drawn, cached, strict=True) if not is_cached]
+    # The part of the store that is in the cache, by some of its documents
     n_uncached = ceil(store.info.count * len(uncached) / len(drawn))
+    # A plan names a document twice where it embeds it twice, which a cache does once
     planned = list({document.id: document for document in model.documents()}.values())
     n_planned = min(are_cached(embedder, planned, "document").count(False), n_uncached)
     rate = _documents_per_s(embedder, uncached)

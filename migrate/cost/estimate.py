@@ -11,6 +11,7 @@ def dollars(usd: float) -> str:
     >>> dollars(1234.5), dollars(0.0312), dollars(0.00001), dollars(0)
     ('$1,234.50', '$0.0312', '<$0.0001', '$0.00')
     """
+    # Four digits would show nothing, as if it was free
     if 0 < usd < 0.00005:
         return "<$0.0001"
     if usd >= 1 or not usd:

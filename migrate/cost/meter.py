@@ -100,6 +100,7 @@ class MeteredEmbedder(WrappedEmbedder):
     @property
     def tokens(self) -> int:
         """Tokens that were paid for since the meter began: the server's figure, or that of the counter."""
+        # What the server says it charged goes before what was counted here
         return usage_tokens(self.embedder) - self._charged_before or self._counted
 
     @property
@@ -112,6 +113,7 @@ class MeteredEmbedder(WrappedEmbedder):
 
         Raises SpendingError: the texts would cost more than what is left of the cap; none of them was sent.
         """
+        # All or nothing: a caller of `embed` has no use for a part
         tokens = int(self._count(texts, role).sum())
         with self._allow(np.array([tokens])):
             vectors = self.embedder.embed(texts, role, progress=progress)
@@ -151,6 +153,7 @@ class MeteredEmbedder(WrappedEmbedder):
             fits = sum(map(self._is_within, totals))
             if not fits:
                 raise self._beyond_cap(int(counts[0]))
+            # Reserved until the call is back: other threads may not spend it meanwhile
             room = totals[fits - 1] * (1 + self.counter.error)
             self.allowed += room
         try:
@@ -191,6 +194,8 @@ def put_meter(
     meters: list[MeteredEmbedder] = []
 
     def meter(model: Embedder) -> Embedder:
+        # Below the cache, which keeps each batch before it asks for the next: what was paid for is on disk when the cap
+        # is reached
         meters.append(MeteredEmbedder(model, counter, price_usd_per_mtok, cap=cap, keeps_answers=is_kept(embedder)))
         return meters[-1]
 

@@ -63,6 +63,7 @@ class Rate:
         >>> Rate(3000, None, "as given").completed(Rate(100, 40_000, "of the tier")).sentence(is_api=True)
         '3,000 requests/min and 40,000 tokens/min, as given, else of the tier'
         """
+        # Requests may not carry any number of tokens: a rate in requests alone would be too fast for long texts
         if limits is None or None not in (self.requests_per_min, self.tokens_per_min):
             return self
         requests = self.requests_per_min

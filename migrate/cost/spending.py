@@ -89,6 +89,7 @@ class PlannedModel:
         n_cached = documents.cached + queries.cached
         n_again = 0
         again_tokens = 0
+        # Past the cache, so that texts are paid for that are in it already
         if self.again and n_new + n_cached:
             known_texts = self.known()
             n_again = self.again + len(known_texts)
@@ -153,6 +154,7 @@ class PlanEstimate:
 
     def refuse_beyond(self, max_cost: float) -> None:
         """Make sure that the estimate is within a limit; raises a SpendingError."""
+        # Before the first request: what a server has charged cannot be taken back
         if self.usd > max_cost:
             raise SpendingError(
                 f"this would cost {dollars(self.usd)}, more than max_cost ({dollars(max_cost)}); nothing was spent, "

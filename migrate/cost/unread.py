@@ -91,5 +91,6 @@ def count_unread_of_store(store: Store, target: Profile, *, seed: int = 0) -> Un
     count = store.info.count
     if count <= MOST_COUNTED:
         return count_unread(store.documents(), target)
+    # Ascending, as stores in files are read from front to back
     rows = np.sort(np.random.default_rng(seed).choice(count, size=MOST_COUNTED, replace=False))
     return count_unread(store.documents(rows), target, store=count)

@@ -108,6 +108,7 @@ def open_run(options: RunOptions, context: RunContext) -> RunJob | ReembedJob:
     store = store_of(options.store, verify=True)
     old = source_model_of(store, options.source_model)
     inputs = inputs_of(options, store, model_at(options.target), old, context)
+    # Before the queries are read: where there is nothing to judge, none are needed
     if needs_no_queries(inputs):
         return full_job(inputs)
     questions = questions_of(inputs, options.load_queries(store, progress=context.progress))
@@ -153,6 +154,7 @@ def _may_be_full(options: RunOptions) -> bool:
         return False
     if options.restart:
         return True
+    # What an earlier run has left goes on as it began, whatever would be chosen now
     is_finished = not options.force and (options.folder / RECORD).is_file()
     return RunState.read(options.folder) is None and not is_finished
 
@@ -206,6 +208,7 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     if inputs.log is not None:
         log_digest = inputs.log.digest()
         source_of_log = source_scope
+    # A model that is made from the texts, such as tfidf, has no identity before it has read them
     if inputs.store.info.has_texts:
         embedder.fit(inputs.store.documents())
     fit_options = {
@@ -230,6 +233,7 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
         "reference": reference,
         "source model": source_scope,
     }
+    # Left out where it is the usual one, as configurations of earlier runs have no plan
     if options.plan != TRANSLATED:
         audit["plan"] = options.plan
     # The verdict names it; left out where nobody has set it, so that runs from before it was known go on
@@ -300,6 +304,7 @@ class RunJob(Job[Migration]):
             if not is_pooled(options) and steps.finished(REFERENCE) is None:
                 self._embed_reference(force=force)
                 steps.note(REFERENCE)
+            # Always anew, as the audit may be another one of the same stores; the cache has what it embeds
             result = replace(self._audit(), documents_per_s=documents_per_s)
             report = report_of(result)
             with atomic_file(folder / REPORT, force=force) as temporary:
@@ -336,14 +341,15 @@ class RunJob(Job[Migration]):
             steps.note(STORE, {name: value for name, value in asdict(translation).items() if name != "path"})
             return translation
         translated = open_store(path, verify=True)
-        known = {**recorded, "remarks": tuple(recorded["remarks"])}
+        noted = {**recorded, "remarks": tuple(recorded["remarks"])}
         observed = {"outside": find_outside(translated), "distrust": distrust(translated)}
-        return Translation(path, **{**known, **observed})
+        return Translation(path, **{**noted, **observed})
 
     def _embed_reference(self, *, force: bool) -> None:
         """Embed every document into the reference, once the queries are known to be able to judge by it."""
         options = self.options
         audit = self._audit_of(BUILD)
+        # Queries are cheap beside a full re-embed that they could not judge
         refuse_documents_found(audit.inputs)
         reembed_store(
             self.inputs.store,
@@ -383,13 +389,13 @@ class RunJob(Job[Migration]):
             reference = open_store(self.options.folder / REFERENCE)
         audit = self._audit_of(reference)
         result = run_audit(audit.inputs)
-        found = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
+        opened = locations_of(audit.inputs.translated, inputs.store, inputs.embedder, inputs.source_embedder)
         locations = replace(
             self.locations,
-            can_switch=found.can_switch,
-            can_serve=found.can_serve,
-            server=found.server,
-            old_model=found.old_model,
+            can_switch=opened.can_switch,
+            can_serve=opened.can_serve,
+            server=opened.server,
+            old_model=opened.old_model,
         )
         stores = result.stores
         if "source" not in stores:
@@ -405,6 +411,7 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
     options = inputs.options
     made_from = configuration_of(inputs, questions)
     earlier = _checked_earlier(inputs, made_from)
+    # Judged by their words, before the first request
     refuse_queries(questions, inputs.store)
     names: Iterable[str] = earlier.outputs
     if not options.restart:

@@ -263,6 +263,7 @@ class ChooseJob(Job[Shortlist]):
         stay = None
         staying = scores_of_staying(result)
         if staying is not None and result.rules is not None:
+            # Staying is searched as a whole: the floor of a pool is of the full re-embed alone
             stay = replace(result.rules, floor=None).quality(staying, confidence=confidence)
         return Shortlist(self.store.info, stay, confidence, candidates)
 
@@ -331,6 +332,7 @@ def choose_job(
     context: RunContext,
 ) -> ChooseJob:
     """Return the choice among what is open, after making sure that it can be done. Nothing is embedded."""
+    # A target that the store is of already would be its own full re-embed
     for name, model in targets.items():
         if is_recorded_of(store, model):
             raise UsageError(f"{store.info.location} is of {name} already; leave that target out")
@@ -361,6 +363,7 @@ def _planned(
         for planned in _run_to(model, folder, options, store, source_model, query_set, context).models:
             if planned.role == TARGET:
                 yield replace(planned, role=A_TARGET)
+            # The source model embeds the queries once, whatever the number of targets: the cache has them then
             elif not number:
                 yield planned
 

@@ -88,6 +88,7 @@ def kept_text(quality: QualityKept) -> str:
     >>> kept_text(QualityKept("retention", 1, 1, 1)), kept_text(QualityKept("agreement@10", 0.91, 0.885, None))
     ('100 %', 'agreement@10 0.910 (0.885-?)')
     """
+    # Of other stores: a range, and no figure of this one
     if quality.estimate is None:
         return f"{100 * (quality.lower or 0):.0f} to {percent(quality.upper or 0, 0)} elsewhere"
     if quality.lower == quality.upper == quality.estimate:

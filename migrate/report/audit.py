@@ -37,6 +37,7 @@ def audit_brief(audit: ReportedAudit) -> list[Block]:
 def slice_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the kinds of queries that keep least, among those with enough queries; empty without any."""
     measured = audit.verdict.measured
+    # Of fewer than ten queries a share is chance
     enough = sorted(
         (group for group in informative_slices(audit.diagnostics.slices) if group.queries >= 10),
         key=lambda group: group.retention.estimate,
@@ -171,6 +172,7 @@ def agreement_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return one row an arm: the share of what the full re-embed finds that it finds too."""
     measures = ("overlap@1", "overlap@10", "overlap@100", "RBO", "judged@10")
     rows = [[arm.name, *(figure_or_dash(arm.means.get(measure), ".3f") for measure in measures)] for arm in audit.arms]
+    # Without the full re-embed all of these columns are empty
     shown = filled_columns([["against the full re-embed", *measures], *rows])
     if not set(shown[0][1:]) - {"judged@10"}:
         return []
@@ -214,6 +216,7 @@ def _compared(audit: ReportedAudit, arm: ReportedArm) -> list[str]:
 def _record(comparison: Comparison) -> str:
     """Return queries won, tied and lost; as percentages where the counts would not fit."""
     counts = (comparison.wins, comparison.ties, comparison.losses)
+    # Five digits thrice are wider than the table has room for
     if sum(counts) < 10_000:
         return "/".join(map(str, counts))
     return "/".join(f"{100 * count / sum(counts):.0f}%" for count in counts)

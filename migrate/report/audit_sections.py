@@ -192,9 +192,9 @@ def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
     retained = None
     if verdict.retention.is_known:
         retained = verdict.retention.estimate
-    yield label, _known(verdict, retained)
+    yield label, _figure_or_unknown(verdict, retained)
     for search in audit.searches:
-        yield f"{label}, {search.arm}, searched exactly", _known(verdict, search.exactly)
+        yield f"{label}, {search.arm}, searched exactly", _figure_or_unknown(verdict, search.exactly)
     for name in (TRANSLATED, FULL, STAY):
         mean = next((arm.means.get(measure) for arm in audit.arms if arm.name == name), None)
         if mean is not None:
@@ -207,7 +207,7 @@ def _figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
         yield "documents embedded", f"{audit.pool.documents:,} ({percent(audit.pool.share)})"
 
 
-def _known(verdict: ReportedVerdict, value: float | None) -> str:
+def _figure_or_unknown(verdict: ReportedVerdict, value: float | None) -> str:
     if value is None:
         return "unknown"
     return verdict.figure(value)
@@ -298,6 +298,7 @@ def _query_names(audit: ReportedAudit) -> list[str]:
 def _query_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = _scores(audit)
+    # Of both kinds, gains too: judgements that favour the new store show there
     order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(audit)
     return [
@@ -399,6 +400,7 @@ def _thresholds(calibration: ThresholdTable | None) -> Iterator[Block]:
         "A similarity threshold that was tuned on the old store must move. The table has the new one that lets as many "
         "hits pass, and the loosest one that is as precise.",
     )
+    # Scores of two metrics have no axis in common
     if old == new:
         yield histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0]).figure()
     else:

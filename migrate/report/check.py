@@ -175,6 +175,7 @@ def _trials(result: Compatibility) -> list[Block]:
     trials = result.trials
     if not trials or result.compatible:
         return []
+    # Share and not number: some ways were tried on a few documents alone
     nearest = sorted(trials, key=lambda trial: (-trial.agreeing / trial.tried, -trial.median_cosine))
     head = ["embedded", "agree", "of", "median cosine"]
     rows = [[trial.meaning, str(trial.agreeing), str(trial.tried), f"{trial.median_cosine:.4f}"] for trial in nearest]
@@ -204,8 +205,8 @@ def _examples(result: Compatibility, text_columns: Sequence[int] = ()) -> list[B
 
 def finding_rows(result: Compatibility) -> list[list[str]]:
     """Return a head, and a row for each thing that was looked at."""
-    answers = {True: "yes", False: "NO"}
-    rows = [[finding.name, answers[finding.ok], finding.message] for finding in result.findings]
+    as_expected = {True: "yes", False: "NO"}
+    rows = [[finding.name, as_expected[finding.ok], finding.message] for finding in result.findings]
     return [["looked at", "as expected", "what was there"], *rows]
 
 

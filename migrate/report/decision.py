@@ -42,6 +42,7 @@ def decision_chart(audit: ReportedAudit) -> Chart | None:
 
 def _with_costs(audit: ReportedAudit) -> tuple[list[Option], bool]:
     """Return the options whose cost and quality are known, and whether all of them have a price."""
+    # What has no cost or no quality has no place in a plane of both
     options = [option for option in audit.options if option.cost < float("inf") and option.retention.is_known]
     return options, all(option.usd is not None for option in options)
 

@@ -133,6 +133,7 @@ def _untold(selection: Selection) -> str:
     chance = ""
     if selection.random is not None:
         chance = percent(selection.random.scores.overlap_at_10)
+    # The first ten of so few documents are most of them, whatever the vectors
     if selection.is_too_small:
         return (
             f"no figure of what it finds, as {selection.judged} documents are too few ({FEWEST_JUDGED} at least): "
@@ -149,6 +150,7 @@ def doubts(selection: Selection) -> list[str]:
     sentences = []
     best = selection.best_map_of_vectors
     random = selection.random
+    # The control has the vectors of other documents: what is no better tells nothing of these
     if not selection.is_too_small and best is not None and random is not None and selection.is_at_chance(best):
         sentences.append(
             f"the old vectors tell nothing of the new ones: {best.stitch} finds {percent(best.scores.overlap_at_10)}, "

@@ -40,6 +40,7 @@ def _facts_at(location: str) -> dict[str, Any]:
         from migrate.stitch.persistence import load_stitch
 
         return stitch_document(str(path_or_url), load_stitch(path_or_url))
+    # A folder of several databases or tables is no store, but may be what somebody wants to look into
     try:
         opened = open_store(location)
     except (StoreError, UsageError):
@@ -114,6 +115,7 @@ def _norms(store: Store) -> dict[str, Any]:
     greatest = 0.0
     n_bad = 0
     for batch in store.scan():
+        # Whoever inspects a store wants to know of bad vectors, where other commands refuse the first
         with np.errstate(over="ignore", invalid="ignore"):
             squares = squared_norms(batch.vectors)
         good = squares[np.isfinite(squares) & (squares > 0)]

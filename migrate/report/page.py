@@ -47,6 +47,7 @@ def _attribute(name: str) -> str:
 
 
 def _add(parent: Element, content: Content) -> None:
+    # ElementTree keeps a text with the element before it, and the first one with the parent
     if isinstance(content, Element):
         parent.append(content)
     elif isinstance(content, str):
@@ -61,6 +62,7 @@ def _add(parent: Element, content: Content) -> None:
 
 def html(*content: Content) -> str:
     """Return the markup of elements."""
+    # As HTML, where XML would close an empty <script/> in a way that browsers do not read
     markup = tostring(element("body", *content), encoding="unicode", method="html")
     return for_markup(markup.removeprefix("<body>").removesuffix("</body>"))
 
@@ -161,6 +163,7 @@ def report_page(report: Report) -> str:
     """Return a report as one file that needs no network. Its script is let run by its hash; nothing is loaded."""
     folder = files("migrate.report")
     style, script = (folder.joinpath(f"page.{end}").read_text("utf-8").rstrip("\n") for end in ("css", "js"))
+    # Allowed by its hash alone: a text of a store that came to be markup could run nothing
     digest = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     head = element(
@@ -177,6 +180,7 @@ def report_page(report: Report) -> str:
         heading: element("section", element("h2", heading), content(block), id=anchor(heading))
         for heading, block in report.sections.items()
     }
+    # A section that has nothing but its heading is left out, and no link leads to it
     shown = {heading: section for heading, section in sections.items() if len(section) > 1}
     links = [element("a", heading, href=f"#{anchor(heading)}") for heading in shown]
     nav = None

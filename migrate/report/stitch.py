@@ -53,6 +53,7 @@ def stitch_document(folder: str, fitted: FittedStitch) -> dict[str, Any]:
 
 def _told_scores(selection: Selection, row: ScoredStitch) -> dict[str, float | None]:
     """Return the scores of a candidate, without its overlap where documents are too few to tell one."""
+    # In JSON a figure that says nothing would be read all the same
     scores = asdict(row.scores)
     if selection.is_too_small:
         scores |= {"overlap_at_10": None, "overlap_error": None}

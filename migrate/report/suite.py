@@ -139,6 +139,7 @@ def audit_suite(report: AuditReport) -> Suite:
     """Return the verdict, and where staying is possible, the case that it is not better."""
     audit = report.audit
     verdict = audit.verdict
+    # Caveats belong to a verdict wherever it is shown alone
     message = "; ".join([audit.plan.sentence, *verdict.caveats])
     cases = [Case("verdict", STATES[audit.plan.outcome], message, _title(audit))]
     gain = verdict.gain_over_stay

@@ -86,6 +86,7 @@ def _shown(options: Sequence[Option]) -> list[Option]:
     needed = {TRANSLATED, STAY, FULL}
     remaining = [option for option in options if option.name not in needed]
     room = _ROWS - (len(options) - len(remaining))
+    # SAFE ones first, else in the order of their costs: sorting is stable
     first = sorted(remaining, key=lambda option: not option.is_safe)[:room]
     return [option for option in options if option.name in needed or option in first]
 
@@ -121,6 +122,7 @@ def _plots(audit: ReportedAudit, options: Sequence[Option], columns: int) -> lis
     retained = [option.retention for option in options if option.retention.is_known]
     low = min(margin, *(bounds.lower for bounds in retained), *(bounds.estimate for bounds in retained))
     high = max(1.0, *(min(bounds.estimate, _MOST_SHOWN) for bounds in retained))
+    # A little room, so that what is lowest is seen to be a point and not the edge
     low = max(low - 0.1 * (high - low), 0.0)
 
     def column_of(value: float) -> int:

@@ -82,6 +82,7 @@ def switch_document(kind: str, done: Switched | Dropped) -> dict[str, Any]:
 
 
 def _queries(model: str | None, earlier: str | None) -> str:
+    # Whoever switches has programs that embed queries: to forget these is the one way to break search
     if model is None:
         return "queries must be embedded with the model of this store, which it does not name"
     instead = ""

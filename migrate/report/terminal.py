@@ -65,6 +65,7 @@ def paragraphs(*texts: str) -> str:
 
 def report_text(report: Report) -> str:
     """Return a report as lines: its lead, its sections, and what is said last."""
+    # A section of nothing has no heading either
     sections = [f"{heading}\n{text}" for heading, block in report.sections.items() if (text := as_text(block))]
     return paragraphs(as_text(report.lead), *sections, as_text(report.closing))
 
@@ -78,6 +79,7 @@ def as_text(*blocks: Block, width: int = WIDTH) -> str:
         if isinstance(block, Heading):
             heading = f"{block.text}\n"
         elif shown := _shown(block, width):
+            # Sentences that belong together follow each other; all else has a blank line before it
             are_sentences = isinstance(previous, str) and isinstance(block, str)
             if text and are_sentences and not heading:
                 text += "\n"
@@ -140,6 +142,7 @@ def table(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), width: i
     arm   score
     stay    0.5
     """
+    # Ids and texts of a store may hold what a terminal obeys
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(*cells, strict=True)]
     gaps = len(_GAP) * (len(widths) - 1)

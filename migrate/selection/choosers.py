@@ -66,6 +66,7 @@ def digests_of(queries: Iterable[Query]) -> frozenset[str]:
 
 def is_chooser(query: Query, choosers: Collection[str]) -> bool:
     """Return whether a query is among the choosers, by its normal form or by that of an earlier version."""
+    # Manifests of earlier versions hold digests of another normal form
     earlier = " ".join(unicodedata.normalize("NFC", query.text.casefold()).split())
     return digest_of(query) in choosers or _digest(earlier) in choosers
 
@@ -207,6 +208,7 @@ def choosers_of_source(store: Store, embedder: Embedder, old: Vectors, new: Vect
     if old.shape != new.shape or not len(old):
         return frozenset()
     share = float((pairwise(old, new) >= SAME).mean())
+    # None: nothing was filled in. All: it is a full re-embed, and nobody chose
     if not 1 - WHOLE < share < WHOLE:
         return frozenset()
     return choosers_in(store, embedder).queries or frozenset({UNKNOWN_QUERY})

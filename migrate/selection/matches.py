@@ -215,6 +215,7 @@ class Match:
 
 def compare(claim: Claim, vectors: Vectors, model: str) -> Match:
     """Hold a claim against the vectors, (n, dim), that a model has given to the same texts."""
+    # Of another dimension it is another model, and there is no cosine
     if vectors.shape != claim.vectors.shape:
         return Match(model, claim, vectors, np.zeros(len(claim)), np.zeros(len(claim), dtype=bool))
     right = agree(claim.vectors, vectors, claim.tolerance)
@@ -262,6 +263,7 @@ def some_places(count: int, n: int, rng: np.random.Generator) -> list[int]:
     """Return `n` of `count` positions, ascending: the first, the last, and others at random."""
     if count <= n:
         return list(range(count))
+    # The first and the last always: a server that shifts its answers by one is wrong at an end
     inner = 1 + rng.choice(count - 2, n - 2, replace=False)
     return [0, *sorted(inner.tolist()), count - 1]
 
@@ -330,6 +332,7 @@ class Witnesses:
             self._seen += 1
             if len(self._sample) < ASKED_AGAIN:
                 self._sample.append(witness)
+            # A reservoir (Vitter 1985): each text so far has the same chance, however many there are to come
             elif (chosen := int(self._rng.integers(self._seen))) < ASKED_AGAIN:
                 self._sample[chosen] = witness
 

@@ -76,6 +76,7 @@ def query_log_rows(
         methods.append(_by_vectors(store, _query_vectors(store, log.embedder, queries, progress), depth, progress))
     if store.info.has_texts or log.embedder is None:
         methods.append(_by_words(store, queries, depth, seed=seed, progress=progress))
+    # The vectors' hit of a query before its words' hit
     rankings = [ranking for of_query in zip(*methods, strict=True) for ranking in of_query]
     return np.fromiter(rank_by_rank(rankings), dtype=np.int64)
 

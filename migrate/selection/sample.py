@@ -72,8 +72,8 @@ def pool_size(size: int, dim: int) -> int:
     It is never fewer than `size`.
     """
     bytes_per_vector = 4 * dim
-    wanted = max(_TIMES_AS_MANY * size, _SMALLEST_POOL)
-    return max(size, min(wanted, _LARGEST_POOL, _POOL_BYTES // bytes_per_vector))
+    usual_size = max(_TIMES_AS_MANY * size, _SMALLEST_POOL)
+    return max(size, min(usual_size, _LARGEST_POOL, _POOL_BYTES // bytes_per_vector))
 
 
 def far_apart(vectors: Vectors, size: int, *, seed: int = 0, progress: Progress = no_progress) -> NDArray[np.int64]:
@@ -118,6 +118,8 @@ def random_order(store: Store, *seeds: int) -> NDArray[np.int64]:
     rows. Ids are read in blocks, and no vectors; 16 bytes a row are kept.
     """
     key = np.array(seeds, "<i8").tobytes()
+    # By a hash of each id: the same documents are drawn however the rows are ordered, as an IVF index orders them by
+    # lists
     keys = np.empty(store.info.count, np.uint64)
     for start in range(0, len(keys), _ID_BLOCK):
         ids = store.ids(range(start, min(start + _ID_BLOCK, len(keys))))
@@ -228,6 +230,7 @@ def draw_sample(
     elif query_log is not None:
         first = query_log_rows(store, query_log, seed=seed, progress=progress)
         order = np.concatenate([first, order[~np.isin(order, first)]])
+    # Their vectors are in the cache, so that they cost nothing
     if paid:
         paid_rows = _rows_of(store, paid)
         order = np.concatenate([paid_rows, order[~np.isin(order, paid_rows)]])
@@ -243,11 +246,11 @@ def draw_sample(
 
 def _rows_of(store: Store, ids: Collection[str]) -> NDArray[np.int64]:
     """Return the rows of some documents, ascending; ids that the store lacks are left out."""
-    wanted = frozenset(ids)
+    ids_paid = frozenset(ids)
     rows: list[int] = []
     start = 0
     for batch in store.scan():
-        rows += [start + position for position, doc_id in enumerate(batch.ids) if doc_id in wanted]
+        rows += [start + position for position, doc_id in enumerate(batch.ids) if doc_id in ids_paid]
         start += len(batch)
     return np.array(rows, dtype=np.int64)
 

@@ -46,6 +46,7 @@ class KnownTexts:
         info = store.info
         manifest = info.manifest
         rows = np.arange(info.count)
+        # Translated vectors are not the model's own
         if manifest is not None and manifest.counts.get(TRUE, info.count) != info.count:
             rows = np.flatnonzero(true_rows(store))
         claim = NO_CLAIM
@@ -101,6 +102,7 @@ class KnownTexts:
             compare(claim, embedded[start : start + count], "the guarded model")
             for start in range(0, len(embedded), count)
         ]
+        # A text or two may have changed since; of another model none agrees
         if all(2 * match.agreeing < count for match in attempts):
             raise VectorError(
                 f"{self.location}: the guarded model does not give the store's vectors{theirs}: of {count} of its "

@@ -117,6 +117,7 @@ def interval_chart(
     name: str, rows: Sequence[Interval], *, margin: float, label: str, form: Format = short
 ) -> IntervalChart:
     """Draw one interval a row, against a margin."""
+    # Always a little above 1, so that the full re-embed's own line is seen; bounds without limit end at 2
     top = max([1.05, *(min(row.upper, 2.0) for row in rows)])
     foot = min([*(row.lower for row in rows), margin])
     span = (max(foot - 0.1 * (top - foot), 0.0), top)
@@ -153,6 +154,7 @@ def cost_chart(
     high = max(*bounds, margin)
     pad = 0.06 * (high - low or 1.0)
     frame = Frame(_with_room(points), (low - pad, high + pad), height=340)
+    # Options that cost nothing all stand at 0, and would cover each other
     sides = _side_by_side(frame, points)
     labels = _label_heights(frame, points, sides, margin)
     named = [(point, side) for point, side in zip(points, sides, strict=True) if point.interval.name in labels]
@@ -372,6 +374,7 @@ def _line(frame: Frame, line: Line, number: int, x_form: Format, y_form: Format)
     ]  # fmt: skip
     path = frame.path(line.points, fill="none", style=colour, stroke_width=2.0, stroke_dasharray=dashes(number))
     drawn = [*bars, mark(line.name, path)]
+    # More marks than these lie on top of each other
     if len(line.points) <= _MOST_MARKS:
         drawn += [
             mark(
@@ -432,6 +435,7 @@ def _bar(frame: Frame, position: int, value: float, label: str) -> Element:
 
 def histogram_chart(name: str, rows: Sequence[tuple[str, Sequence[float], Sequence[int]]], *, label: str) -> Chart:
     """Draw distributions over one axis: name, edges (b + 1,), counts (b,) each; areas are made equal."""
+    # By the width of the bins too, as two stores have scores of different ranges
     shares = [np.array(counts) / max(sum(counts), 1) / np.diff(edges) for _, edges, counts in rows]
     low = min(edges[0] for _, edges, _ in rows)
     high = max(edges[-1] for _, edges, _ in rows)

@@ -80,6 +80,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     if not high > low:
         return [low]
     rough = (high - low) / count
+    # Numbers that people count in: 1, 2, 2.5 and 5 times a power of ten
     unit = 10 ** floor(log10(rough))
     # A little less will do: an end that is a round number but for rounding keeps its tick
     step = next(size * unit for size in (1.0, 2.0, 2.5, 5.0, 10.0) if size * unit >= rough * 0.999)
@@ -130,6 +131,7 @@ class Frame:
         steps = "M" + "L".join(f"{self.across(x):g},{self.at_y(y):g}" for x, y in points)
         if closed:
             steps += "Z"
+        # Stretched in one direction alone, a stroke would be wider here than there
         line = element("path", d=steps, vector_effect="non-scaling-stroke", **attributes)
         return element(
             "svg", line, viewBox=f"0 0 100 {self.height:g}", preserveAspectRatio="none", height=self.height,
