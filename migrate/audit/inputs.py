@@ -141,7 +141,7 @@ def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = mode
         bridge=bridge,
         query_set=judging,
         choosers=choosers,
-        settings=_settings(options),
+        settings=_settings(options, context.margin_from),
         progress=context.progress,
         announce=context.announce.pool,
     )
@@ -194,7 +194,7 @@ def _check_plan(inputs: AuditInputs) -> None:
         find_plan(inputs.settings.plan, (TRANSLATED, *(arm.name for arm in arms if arm.is_alternative)), {})
 
 
-def _settings(options: AuditOptions) -> Settings:
+def _settings(options: AuditOptions, margin_from: str) -> Settings:
     """Return the options that stages read."""
     most_deep = None
     if options.is_pooled:
@@ -208,7 +208,7 @@ def _settings(options: AuditOptions) -> Settings:
         slices=options.slice,
         most_deep=most_deep,
         search_effort=options.search_effort,
-        margin_from=options.margin_from,
+        margin_from=margin_from,
         no_bm25=options.no_bm25,
         parent_field=options.parent_field,
         price=options.price,

@@ -26,7 +26,6 @@ from migrate.steps.base import (
     Result,
     RunContext,
     new_cap,
-    parameter,
 )
 
 if TYPE_CHECKING:
@@ -51,9 +50,6 @@ class JudgedOptions(PaidOptions):
     seed: int = field(default=0, metadata=SEED)
     force: bool = field(
         default=False, metadata={**FORCE, "help": "Replace what --output and --report name if it exists."}
-    )
-    margin_from: str = field(
-        default="", metadata=parameter("Origin of the margin, such as the name of a file, for the report.")
     )
 
     def check_queries(self, *, is_pooled: bool, are_needed: bool = True) -> None:
@@ -144,6 +140,7 @@ class JudgedStep(JobStep[Result]):
         progress: Progress = no_progress,
         cap: SpendingCap | None = None,
         announce: Callable[[PoolStep], None] | None = None,
+        margin_from: str = "",
     ) -> Result:
         """Check the parameters, and do the work within `max_cost`, as the job does.
 
@@ -155,7 +152,10 @@ class JudgedStep(JobStep[Result]):
             Counts what all models together have spent; steps that are given the same share it.
         announce
             Called with each step of a pool, before its documents are embedded.
+        margin_from
+            Origin of the margin, such as the name of a file, for the report.
         """
         self.check()
         told = Announce() if announce is None else Announce(pool=announce)
-        return self.open(RunContext(progress=progress, cap=cap or new_cap(), announce=told)).run()
+        context = RunContext(progress=progress, cap=cap or new_cap(), announce=told, margin_from=margin_from)
+        return self.open(context).run()

@@ -62,8 +62,8 @@ def command(
     outputs.refuse(*local_paths(*read), force=request.force)  # refused before anything is spent
     with advise_other_queries(), progress_bar() as progress:
         announce = Announce(pool=lambda step: advise(step.sentence))
-        context = RunContext(progress=progress, announce=announce)
-        job = open_audit(replace(request, margin_from=margin_from), context, partial(_load, model))
+        context = RunContext(progress=progress, announce=announce, margin_from=margin_from)
+        job = open_audit(request, context, partial(_load, model))
         inputs = _warned(request, job.inputs)
         locations = _locations_of(request, inputs, outputs)
         reads = [location for location in read if location not in (BUILD, POOL)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +63,7 @@ def command(
     paid = Spending(request.max_cost, is_agreed=yes)
     store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
-    request = replace(request, margin_from=MarginOptions(request.margin, accept_margin).origin)
+    margin_from = MarginOptions(request.margin, accept_margin).origin
     request.check()
     refuse_missing(store, request.queries_location, target=target)
     read = local_paths(store, request.queries_location)
@@ -78,7 +77,8 @@ def command(
         embedder = load_model(model, target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
         old = source_model_of(opened, text_of(request.source_model), model)
-        context = RunContext(progress=progress, announce=Announce(pool=lambda step: advise(step.sentence)))
+        announce = Announce(pool=lambda step: advise(step.sentence))
+        context = RunContext(progress=progress, announce=announce, margin_from=margin_from)
         inputs = work.inputs_of(request, opened, embedder, old, context)
         if work.needs_no_queries(inputs):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)

@@ -237,8 +237,9 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     if options.plan != TRANSLATED:
         audit["plan"] = options.plan
     # The verdict names it; left out where nobody has set it, so that runs from before it was known go on
-    if options.margin_from:
-        audit["margin from"] = options.margin_from
+    margin_from = inputs.context.margin_from
+    if margin_from:
+        audit["margin from"] = margin_from
     return Configuration("run", inputs.store.snapshot().as_json(), fit_options, audit)
 
 
@@ -376,7 +377,6 @@ class RunJob(Job[Migration]):
             source_model=inputs.source_embedder,
             plan=options.plan,
             margin=options.margin,
-            margin_from=options.margin_from,
             price=options.price,
             seed=options.seed,
         )

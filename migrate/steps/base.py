@@ -214,11 +214,14 @@ class RunContext:
         Counts what all models together have spent; steps that are given the same share it.
     announce
         Called with what is to be embedded, where that is chosen as the work goes on.
+    margin_from
+        Origin of the margin of a verdict, such as the name of a file, for the report.
     """
 
     progress: Progress = no_progress
     cap: SpendingCap = field(default_factory=new_cap)
     announce: Announce = field(default_factory=Announce)
+    margin_from: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -334,6 +337,8 @@ class Function(Protocol[P, Result]):
     def __call__(self, *arguments: Any, cap: SpendingCap, **options: Any) -> Result: ...
     @overload
     def __call__(self, *arguments: Any, announce: Any, **options: Any) -> Result: ...
+    @overload
+    def __call__(self, *arguments: Any, margin_from: str, **options: Any) -> Result: ...
     @overload
     def __call__(self, *arguments: Any, cached: CacheLookup, **options: Any) -> Result: ...
 
