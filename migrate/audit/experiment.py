@@ -97,9 +97,9 @@ def rules_of(experiment: Experiment, floor: Floor | None = None) -> Rules:
 def depths_asked(experiment: Experiment) -> list[int]:
     """Return the depths of two-stage arms, without those that would embed the whole store."""
     stages = experiment.settings.stages
-    depths = TWO_STAGE_DEPTHS
+    depths: Sequence[int] = TWO_STAGE_DEPTHS
     if stages is not None:
-        depths = tuple(stages)
+        depths = stages
     return [depth for depth in sorted(set(depths)) if depth < experiment.stores[TRANSLATED].store.info.count]
 
 

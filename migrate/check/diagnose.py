@@ -141,7 +141,8 @@ def sign_test(better: int, n: int) -> float:
     >>> sign_test(3, 3)
     0.125
     """
-    return sum(comb(n, number) for number in range(better, n + 1)) / 2**n
+    n_outcomes: int = 2**n
+    return sum(comb(n, number) for number in range(better, n + 1)) / n_outcomes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

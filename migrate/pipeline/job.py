@@ -440,7 +440,7 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
 def _checked_earlier(inputs: RunInputs, made_from: Configuration) -> Kept:
     """Return what of a finished run serves this audit, after making sure that there is an arm of its plan."""
     options = inputs.options
-    own_names = ()
+    own_names: tuple[str, ...] | None = ()
     if own_arms():
         # They are known once the translated store is open
         own_names = None
