@@ -40,6 +40,7 @@ from migrate.stores.base import (
     Store,
     StoreInfo,
     StoreSearcher,
+    documents_hash,
     sampled_snapshot,
 )
 from migrate.stores.create import flat_writer
@@ -89,7 +90,7 @@ class DatabaseStore(UpdatableStore):
             size = f"{self.export.nbytes / 1e9:.1f} GB in {work_folder()}"
             notice = f"to be read as a whole it is exported first: {size} (--work-folder)"
             self.info = replace(self.info, notes=(*self.info.notes, notice))
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, str | None] = {}
 
     @property
     def info(self) -> StoreInfo:
@@ -178,16 +179,11 @@ class DatabaseStore(UpdatableStore):
         if not self.is_as_opened() or self.snapshot() != earlier:
             raise self.export.changed()
 
-    def texts_hash(self, function: str = BLAKE3) -> str:
-        """Read once: texts may be most of a database."""
+    def snapshot(self, function: str = BLAKE3) -> Snapshot:
+        """Hash some rows, all ids, and by `function` the texts, once: these may be most of a database."""
         if function not in self._texts:
-            self._texts[function] = super().texts_hash(function)
-        return self._texts[function]
-
-    def snapshot(self) -> Snapshot:
-        """Hash some rows, all ids, and the texts."""
-        texts = self.texts_hash() if self.info.has_texts else None
-        return sampled_snapshot(self, texts, (self.export.index.sha256, self.export.opened_at))
+            self._texts[function] = documents_hash(self, function)
+        return sampled_snapshot(self, self._texts[function], (self.export.index.sha256, self.export.opened_at))
 
     def state(self) -> Any:
         """Return the version that the database had when it was opened, None where that is no sign of its vectors."""

@@ -288,13 +288,9 @@ class Store(ABC):
         """
         return None
 
-    def snapshot(self) -> Snapshot:
-        """Hash up to 64 rows, evenly spread from the first to the last, and the texts."""
-        return sampled_snapshot(self, self.texts_hash() if self.info.has_texts else None)
-
-    def texts_hash(self, function: str = BLAKE3) -> str:
-        """Return a hash of all texts; reads them."""
-        return hash_texts(((document.id, document.text) for document in self.documents()), function)
+    def snapshot(self, function: str = BLAKE3) -> Snapshot:
+        """Hash up to 64 rows, evenly spread from the first to the last, and by `function` the texts."""
+        return sampled_snapshot(self, documents_hash(self, function))
 
     def state(self) -> Any:
         """Return what changes whenever the store is written to, as JSON holds it; None where it takes reading to tell.
@@ -344,7 +340,16 @@ def snapshot_as(store: Store, recorded: Mapping[str, Any], current: Snapshot) ->
     if not isinstance(texts_hash, str) or current.texts_hash is None:
         return current
     function = function_of(texts_hash, f"{store.info.location}: the fingerprint")
-    return current if function == BLAKE3 else replace(current, texts_hash=store.texts_hash(function))
+    if function == BLAKE3:
+        return current
+    return replace(current, texts_hash=store.snapshot(function).texts_hash)
+
+
+def documents_hash(store: Store, function: str = BLAKE3) -> str | None:
+    """Return a hash of all documents of a store, None if it has no texts; reads them."""
+    if not store.info.has_texts:
+        return None
+    return hash_texts(((document.id, document.text) for document in store.documents()), function)
 
 
 def hash_texts(documents: Iterable[tuple[str, str]], function: str = BLAKE3) -> str:

@@ -26,9 +26,7 @@ def content_of(store: Store, function: str = BLAKE3) -> dict[str, Any]:
     for batch in store.scan():
         update_texts(ids, batch.ids)
         vectors.update(np.ascontiguousarray(batch.vectors, "<f4").reshape(-1).view(np.uint8).data)
-    content = {**store.snapshot().fingerprint, "ids_hash": noted(ids), "vectors_hash": noted(vectors)}
-    if function != BLAKE3 and store.info.has_texts:
-        content["texts_hash"] = store.texts_hash(function)
+    content = {**store.snapshot(function).fingerprint, "ids_hash": noted(ids), "vectors_hash": noted(vectors)}
     beside_hashes, folder = {}, store.folder
     for path in () if folder is None else (folder / CONFIDENCE_NAME, folder / SOURCES_NAME):
         if path.exists():

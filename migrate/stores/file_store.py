@@ -108,14 +108,9 @@ class FileStore(SwitchableStore):
             stamp.check()
         super().check_unchanged(earlier)
 
-    def texts_hash(self, function: str = BLAKE3) -> str:
-        """Return a hash of the files with the documents."""
-        hashes = self.document_hashes(function).values()
-        return hash_bytes("".join(hashes).encode(), function=function)
-
-    def snapshot(self) -> Snapshot:
-        """Hash some rows, and the files with the texts."""
-        return sampled_snapshot(self, self.texts_hash() if self.info.has_texts else None, self.state())
+    def snapshot(self, function: str = BLAKE3) -> Snapshot:
+        """Hash some rows, and by `function` the files with the texts."""
+        return sampled_snapshot(self, document_files_hash(self, function), self.state())
 
     def state(self) -> tuple[Any, ...]:
         """Return names, sizes and times of its files, as they were when it was opened."""
@@ -234,6 +229,13 @@ def check_stamps(store: Store) -> None:
         stamp.check()
 
 
+def document_files_hash(files: FileStore, function: str) -> str | None:
+    """Return a hash of the files with the documents, None if there are no texts."""
+    if not files.info.has_texts:
+        return None
+    return hash_bytes("".join(files.document_hashes(function).values()).encode(), function=function)
+
+
 def state_of(store: Store, snapshot: Snapshot, function: str = BLAKE3) -> str:
     """Return a hash that changes whenever anything but the vectors of a store may have changed.
 
@@ -242,7 +244,7 @@ def state_of(store: Store, snapshot: Snapshot, function: str = BLAKE3) -> str:
     files = as_files(store)
     versions: list[Any] = list(snapshot.versions)
     if files is not None and not files.mixes_vectors:
-        versions = [files.texts_hash(function) if files.info.has_texts else None]
+        versions = [document_files_hash(files, function)]
     return hash_bytes(canonical_json(versions).encode(errors="surrogatepass"), function=function)
 
 

@@ -70,7 +70,7 @@ class ParquetStore(Store):
             with read_errors(files.path):
                 # who changes content and sets the time back leaves another time of change
                 changes = [Path(file.path).stat() for file in self.shards]
-        self._snapshot: Snapshot | None = None
+        self._snapshots: dict[str, Snapshot] = {}
         self.table = ParquetTable(files, self.shards)
         self.count = self.table.count
         schema = self.table.schemas[0]
@@ -184,23 +184,25 @@ class ParquetStore(Store):
         except (StoreError, OutputError):
             return False
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, function: str = BLAKE3) -> Snapshot:
         """Return the snapshot of these very files: a machine reads them for it once, as that takes long."""
         if not self.is_as_opened():
             raise StoreError(
                 f"{self.files.location}: the store changed while it was read; nothing was written, run again"
             )
-        if self._snapshot is None:
-            recorded = self._note.read() or {}
-            texts = _noted_as(BLAKE3)
-            if recorded.keys() >= {"rows_sha256", texts}:
-                hashes = recorded["rows_sha256"], recorded[texts]
-                self._snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self.state())
-            else:
-                texts_hash = self.texts_hash() if self.info.has_texts else None
-                self._snapshot = snapshot = sampled_snapshot(self, texts_hash, self.state())
-                self._note.write({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
-        return self._snapshot
+        if function in self._snapshots:
+            return self._snapshots[function]
+        recorded = self._note.read() or {}
+        texts = f"texts_{function}"
+        if recorded.keys() >= {"rows_sha256", texts}:
+            hashes = recorded["rows_sha256"], recorded[texts]
+            snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self.state())
+        else:
+            texts_hash = self._hash_texts(function) if self.info.has_texts else None
+            snapshot = sampled_snapshot(self, texts_hash, self.state())
+            self._note.write({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
+        self._snapshots[function] = snapshot
+        return snapshot
 
     def _note_path(self, changes: Sequence[os.stat_result]) -> Path:
         """Return the file of the hashes of these very files."""
@@ -210,16 +212,8 @@ class ParquetStore(Store):
         key = [location_text, columns, self.state(), [(it.st_ino, it.st_ctime_ns) for it in changes]]
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
-    def texts_hash(self, function: str = BLAKE3) -> str:
-        """Hash ids and texts as `Store` does, without reading what else there is; a machine reads them for it once."""
-        name = _noted_as(function)
-        recorded = self._note.read() or {}
-        if recorded.get(name) is None:
-            recorded = {name: self._hash_texts(function)}
-            self._note.write(recorded)
-        return str(recorded[name])
-
     def _hash_texts(self, function: str) -> str:
+        """Hash ids and texts as `documents_hash` does, without reading what else there is."""
         columns = self.columns
         names = [name for name in (columns.id, columns.text) if name is not None]
 
@@ -361,7 +355,3 @@ class RowStream:
             chunks.append(batch[:missing])
             self._rest, missing = batch[missing:], missing - len(chunks[-1])
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-
-
-def _noted_as(function: str) -> str:
-    return f"texts_{function}"
