@@ -250,12 +250,9 @@ class ParquetStore(Store):
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
     def texts_hash(self, function: str = BLAKE3) -> str:
-        """Hash ids and texts as `Store` does, without reading what else there is; a machine reads them for it once."""
-        name, recorded = _noted_as(function), self._recorded() or {}
-        if recorded.get(name) is None:
-            recorded = {name: self._hash_texts(function)}
-            self._note(recorded)
-        return str(recorded[name])
+        """Hash ids and texts as `Store` does, without reading what else there is; or return what was noted of them."""
+        recorded = (self._recorded() or {}).get(_noted_as(function))
+        return self._hash_texts(function) if recorded is None else str(recorded)
 
     def _hash_texts(self, function: str) -> str:
         columns = self.columns
