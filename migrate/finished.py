@@ -110,7 +110,7 @@ def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any
         if record["version"] not in (_OF_MANIFESTS, _OLDER, _VERSION):
             return None
         shape = {
-            "configuration": {"source": Mapping[str, Any], "options": Mapping[str, Any]},
+            "configuration": {"source": {"fingerprint": Mapping[str, Any]}, "options": Mapping[str, Any]},
             "audit": Mapping[str, Any],
             "outputs": Mapping[str, Mapping[str, Any]],
         }
@@ -125,7 +125,7 @@ def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any
             expect(output, {"facts": Mapping[str, Any], **hashes})
     earlier = record["configuration"]
     earlier["options"].pop("journal", None)  # of earlier versions
-    fingerprint = present_names(earlier["source"].get("fingerprint") or {})
+    fingerprint = present_names(earlier["source"]["fingerprint"])
     earlier["source"] = {**earlier["source"], "fingerprint": fingerprint}
     snapshot = snapshot_as(store, fingerprint, store.snapshot())
     now = replace(made_from, source=snapshot.as_json()).as_json()
