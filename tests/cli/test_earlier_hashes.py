@@ -16,6 +16,7 @@ from migrate.stores import open_store
 from migrate.stores.base import difference_from
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_as_noted, content_difference, content_of, is_content
+from migrate.stores.file_store import check_files
 from migrate.stores.sources import stored_sources
 
 SHA256, BLAKE3 = "SHA-256", "BLAKE3"
@@ -84,7 +85,7 @@ def flip(path):
 
 def test_what_is_sound_is_taken(function):
     for name in ("store", "new"):
-        assert open_store(name, verify=True).verify() == ("index.faiss", "docs.jsonl")
+        assert check_files(open_store(name, verify=True)) == ("index.faiss", "docs.jsonl")
     assert stored_confidence(open_store("new")) is not None and stored_sources(open_store("new")) is not None
     assert load_stitch("stitch").sample.ids
     facts = (Path("store") / MANIFEST_NAME).read_text()
@@ -139,7 +140,7 @@ def test_a_manifest_that_is_written_anew_has_no_hash_of_an_older_file(function, 
     details = json.loads(Path("new", MANIFEST_NAME).read_text())["details"]
     assert not details.keys() & set(EARLIER_NAMES.values())
     assert details["index_hash"].startswith("blake3:")
-    assert open_store("new", verify=True).verify() == ("index.faiss", "docs.jsonl")
+    assert check_files(open_store("new", verify=True)) == ("index.faiss", "docs.jsonl")
 
 
 def test_what_was_noted_of_a_store_is_compared_to_the_last_vector(function):

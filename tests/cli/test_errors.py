@@ -56,7 +56,7 @@ def test_the_wrong_beir_set_is_refused(lead_migrate):
     Path("beir/qrels").mkdir(parents=True)
     Path("beir/queries.jsonl").write_text(json.dumps({"_id": "q", "text": "tea"}))
     Path("beir/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tdoc-9\t1\n")
-    told = lead_migrate("audit store --reference store --judged beir", code=4).complaint
+    told = lead_migrate("audit store --judged beir", code=4).complaint
     assert "is it the right BEIR set" in told
 
 
