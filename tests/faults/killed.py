@@ -54,4 +54,6 @@ def _type(arguments, folder, environment, number):
 
 
 def _is_in(folder, path):
-    return not Path(path).is_absolute() or Path(path).is_relative_to(folder)
+    # Not of the cache: whether hashes of files are noted there depends on how long these are at rest
+    path = folder / path
+    return path.is_relative_to(folder) and not path.is_relative_to(folder / "cache")
