@@ -56,7 +56,7 @@ COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Quer
 
 
 def new_cap() -> SpendingCap:
-    """Return a cap of nobody else's, without a limit yet."""
+    """Return a new spending cap, without a limit yet."""
     from migrate.cost.meter import SpendingCap
 
     return SpendingCap()

@@ -44,19 +44,19 @@ class Changes:
     Attributes
     ----------
     counts
-        How many of what.
+        The numbers of documents by what became of them.
     rows
-        Where its vector is in the new store, (n,), int64, or `TRUE_VECTOR`.
+        The row of each document's vector in the new store, (n,), int64, or `TRUE_VECTOR`.
     checksums
-        Of the old vectors, (n,), uint64.
+        Checksums of the old vectors, (n,), uint64.
     confidence
-        To expect of the new ones, (n,), float32; 1 for true ones, NaN where nothing is known.
+        Confidence of the new vectors, (n,), float32; 1 for true ones, NaN where nothing is known.
     blank
-        Whether it has no text, (n,), bool.
+        True for each document without text, (n,), bool.
     by_texts
-        Whether translated vectors are held against texts alone, as nobody noted the old vectors.
+        True if documents are compared by their texts alone, as nothing beside the new store notes the old vectors.
     kept
-        How many documents of the new store are in the old one with the same text (or, without texts, vector).
+        The number of documents of the new store that the old one has with the same text (or, without texts, vector).
     """
 
     counts: ChangeCounts

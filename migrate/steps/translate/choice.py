@@ -268,9 +268,9 @@ def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The documents to embed, those of `sample`, beside `survey.paid`, at the `cost` that `counted_by` tells.
+    """The documents to embed, in `sample`, with their `cost`; those of `survey.paid` are embedded already.
 
-    `from_log` of them are hits of the query log.
+    `from_log` of them are hits of the query log. `counted_by` says in a sentence who counted the tokens.
     """
 
     budget: Budget
