@@ -30,10 +30,11 @@ def run_once(context: click.Context, invoke: Callable[[click.Context], Any]) -> 
         with run_request(request):
             code = invoke(context)
     except (UsageError, StoreError):
-        # with --force it was not refused for what is there: it was to be done again, and could not be
+        # With --force it was not refused for what is there: it was to be done again, and could not be
         if context.params.get("force") or (code := _ended_before(request)) is None:
             raise
         return code
+    # A command that returns nothing has ended well
     request.ends(code if isinstance(code, int) else 0)
     return code
 
@@ -76,8 +77,10 @@ def _digest_of(context: click.Context) -> str:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield a value, or each of several, as text."""
-    for one in value if isinstance(value, list | tuple) else [value]:
-        yield str(one)
+    if isinstance(value, list | tuple):
+        yield from map(str, value)
+    else:
+        yield str(value)
 
 
 def _state_of(location: str) -> Any:
@@ -94,7 +97,11 @@ def _state_of(location: str) -> Any:
         state = open_store(location).state()
     except LeadMigrateError:
         return None
-    return uuid4().hex if state is None else json.loads(canonical_json(state))
+    if state is None:
+        # A value that no earlier request can have noted
+        return uuid4().hex
+    # As a note holds it, in which tuples are lists
+    return json.loads(canonical_json(state))
 
 
 def _changed_at(location: str) -> list[int]:

@@ -53,7 +53,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to."""
-    targets = tuple(map(str, cast("tuple[object, ...]", request.target)))  # click gives several
+    # The option can be repeated, so click gives a tuple where Python gives one target
+    targets = tuple(map(str, cast("tuple[object, ...]", request.target)))
     if judging.has_queries:
         paid = Spending(judging.max_cost, is_agreed=yes)
         model = models_for(model, dry_run=dry_run)
@@ -69,10 +70,12 @@ def command(
     _refuse_audits(outputs)
     outputs.refuse(*local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
-        # without the cache, which would be no measure of how fast the model is, and without its limit of requests
         bare, settings = split_settings(target)
-        rate, model = settings.get("rate", model.rate), replace(model, rate=None)
-        target = with_settings(bare, {**settings, "rate": None})  # it means more here
+        # Elsewhere a rate slows requests down; here it is how fast the whole store would be embedded
+        rate = settings.get("rate", model.rate)
+        model = replace(model, rate=None)
+        target = with_settings(bare, {**settings, "rate": None})
+        # Without the cache, which would be no measure of how fast the model is
         embedder = load_model(replace(model, cache="none"), target, seed=request.seed, asks_again=False)
         opened = open_store(store)
         job = AssessJob(
@@ -88,8 +91,9 @@ def command(
         )
         stop_if_same("assess", opened, embedder, as_json=as_json)
         if dry_run:
-            timed = f"to embed: {CALIBRATION_TEXTS} texts by {embedder.profile.spec}, to time them"
-            embeds = [timed] if job.is_timed() else []
+            embeds = []
+            if job.is_timed():
+                embeds.append(f"to embed: {CALIBRATION_TEXTS} texts by {embedder.profile.spec}, to time them")
             stop_if_dry(dry_run, reads=read, writes=outputs.report, embeds=embeds, as_json=as_json)
         assessment = job.execute()
     warn_of_old_prices([assessment.target])
@@ -161,10 +165,11 @@ def _choose(
 
 def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
     """The model of the store, unless its provider has switched it off."""
-    recorded = None if store.info.manifest is None else store.info.manifest.model
-    entry = None if recorded is None else facts_of(recorded.spec, recorded.revision)
-    if spec is None and entry is not None and entry.lifecycle.is_off(today()):
-        return None
+    recorded = store.info.recorded_model
+    if spec is None and recorded is not None:
+        entry = facts_of(recorded.spec, recorded.revision)
+        if entry is not None and entry.lifecycle.is_off(today()):
+            return None
     embedder = source_model_of(store, spec, model)
     if embedder is None:
         advise("no --source-model: whether the targets are better than staying cannot be tested")
@@ -175,9 +180,13 @@ def _advise_best(shortlist: Shortlist, store: Store, location: str, judging: Jud
     """Print the run that moves the store to the best target, where there is one."""
     if shortlist.best is None:
         return
-    queries = ["--judged", judging.judged] if judging.judged is not None else ["--queries", str(judging.queries)]
-    source = ["--source-model", judging.source_model] if judging.source_model is not None else []
-    arguments: list[str | Path] = [location, "--target", shortlist.best.name, *queries, *source]
+    arguments: list[str | Path] = [location, "--target", shortlist.best.name]
+    if judging.judged is not None:
+        arguments += ["--judged", judging.judged]
+    else:
+        arguments += ["--queries", str(judging.queries)]
+    if judging.source_model is not None:
+        arguments += ["--source-model", judging.source_model]
     advise_next("run", *arguments, "-o", path_beside(store, "moved"))
 
 

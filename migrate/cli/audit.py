@@ -48,7 +48,8 @@ def command(
     """Judge whether a translated STORE is safe to use."""
     paid = Spending(request.max_cost, is_agreed=yes)
     margin_from = MarginOptions(request.margin, accept_margin).origin
-    read = [text_of(place) for place in (request.store, request.reference, request.queries_location, request.source)]
+    inputs_typed = (request.store, request.reference, request.queries_location, request.source)
+    read = [text_of(location) for location in inputs_typed]
     model = models_for(model, dry_run=dry_run)
     request.check()
     reference = None if request.reference in (BUILD, POOL) else request.reference
@@ -59,7 +60,8 @@ def command(
         reference,
         target=request.target,
     )
-    outputs.refuse(*local_paths(*read), force=request.force)  # refused before anything is spent
+    # Before anything is spent
+    outputs.refuse(*local_paths(*read), force=request.force)
     with advise_other_queries(), progress_bar() as progress:
         announce = Announce(pool=lambda step: advise(step.sentence))
         context = RunContext(progress=progress, announce=announce, margin_from=margin_from)
@@ -96,8 +98,10 @@ def _warned(request: Audit, inputs: AuditInputs) -> AuditInputs:
         offer_hold_out(inputs.query_set, inputs.translated, inputs.embedder)
     if inputs.full is not None:
         return inputs
+    warned: tuple[str, ...] = (DOCUMENTS, QUERIES)
     # `fit` has warned of the documents of a store that a stitch was fitted for
-    warned = (QUERIES,) if is_made_from_another(inputs.translated) else (DOCUMENTS, QUERIES)
+    if is_made_from_another(inputs.translated):
+        warned = (QUERIES,)
     seed = inputs.settings.seed
     queries = with_unread(inputs.query_set, inputs.translated, inputs.embedder, seed=seed, warned=warned)
     return replace(inputs, query_set=queries)

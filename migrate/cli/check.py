@@ -28,7 +28,8 @@ def command(
     as_json: bool,
 ) -> int:
     """Verify which model the vectors of STORE come from."""
-    store, spec = str(request.store), str(request.model)
+    store = str(request.store)
+    spec = str(request.model)
     outputs.refuse(*local_paths(store), force=force)
     opened = open_store(store)
     with progress_bar() as progress:
@@ -40,11 +41,14 @@ def command(
             models = planned_models(opened, embedder, size=size, manifest=manifest, seed=seed)
             reads = [store, request.judged]
             stop_if_dry(dry_run, reads=reads, writes=outputs.report, models=models, as_json=as_json)
-        questions = None if request.judged is None else load_questions(str(request.judged), progress=progress)
+        questions = None
+        if request.judged is not None:
+            questions = load_questions(str(request.judged), progress=progress)
         compatibility = check_with_cost(
             opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress
         )
-    document, sections = check_document(compatibility), check_sections(compatibility)
+    document = check_document(compatibility)
+    sections = check_sections(compatibility)
     write_reports(outputs, document, lambda: report_page(sections), check_suite(compatibility), force=force)
     show_result(document, lambda: report_text(sections), as_json=as_json)
     lead_on(store, spec, opened, compatibility)

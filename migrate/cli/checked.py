@@ -15,23 +15,25 @@ from migrate.report.characters import printable
 from migrate.stores.file_store import as_files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from migrate.check import Compatibility, Found
     from migrate.stores.base import Store
 
 
 def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None:
     """Print what a check of `spec` leads on to: a stamp of what was found, or a check of the model that it may be."""
-    recorded = None if opened.info.manifest is None else opened.info.manifest.model
+    recorded = opened.info.recorded_model
+    finding = result.found
+    # A stamp would replace a manifest that says the same
+    if result.compatible and recorded is not None:
+        finding = None
     force = [] if recorded is None else ["--force"]
-    finding = None if result.compatible and recorded is not None else result.found
     is_kept = _keep_finding(opened, finding)
     if finding is not None and is_kept:
         advise_next("stamp", store, "--as-found", *force)
     elif finding is not None and (opened.companions is not None or not result.compatible):
-        command, more = ("stamp", force) if opened.companions is not None else ("check", [])
-        defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
-        spec = with_settings(finding.spec, {**split_settings(spec)[1], **defaults, **finding.options})
-        advise_next(command, store, f"--model={spec}", *more)
+        _advise_found(store, spec, opened, finding, force)
     elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] in APIS:
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
@@ -45,12 +47,30 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     elif not opened.info.has_texts or result.cause is Cause.NOT_IN_FILE:
         advise_next("inspect", store)
     elif not _advise_repair(store, spec, opened, result):
-        if result.cause in (Cause.MIXED, Cause.OUT_OF_STEP):
-            advise(f"to have all of its vectors from {spec}:")
-            advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
-        else:
-            advise(f"the store is of another model; what it takes to move it to {spec}:")
-            advise_next("assess", store, "--target", spec)
+        _advise_move(store, spec, opened, result)
+
+
+def _advise_found(store: str, spec: str, opened: Store, finding: Found, force: Sequence[str]) -> None:
+    """Print the stamp of a model that was found and not kept, or its check where a store takes no stamp."""
+    _, typed_settings = split_settings(spec)
+    # What was typed of these is what the check has refuted
+    defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
+    spec = with_settings(finding.spec, {**typed_settings, **defaults, **finding.options})
+    if opened.companions is not None:
+        advise_next("stamp", store, f"--model={spec}", *force)
+    else:
+        advise_next("check", store, f"--model={spec}")
+
+
+def _advise_move(store: str, spec: str, opened: Store, result: Compatibility) -> None:
+    """Print the command by which a store of other vectors comes to those of a model."""
+    if result.cause in (Cause.MIXED, Cause.OUT_OF_STEP):
+        # No stitch leads from two models at once, nor from vectors of other documents
+        advise(f"to have all of its vectors from {spec}:")
+        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
+    else:
+        advise(f"the store is of another model; what it takes to move it to {spec}:")
+        advise_next("assess", store, "--target", spec)
 
 
 def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) -> bool:
@@ -65,7 +85,9 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
         advise("a stitch maps the stored vectors to those that the model gives now:")
         if any(finding.name == "manifest" and finding.ok for finding in result.findings):
             files = as_files(opened)
-            manifest = "its manifest" if files is None else printable(str(files.folder / MANIFEST_NAME))
+            manifest = "its manifest"
+            if files is not None:
+                manifest = printable(str(files.folder / MANIFEST_NAME))
             advise(f"first remove {manifest}, which says that the store is of {spec} already")
         advise_next("fit", store, "--target", spec, "--kind", cost.stitch, "-o", path_beside(opened, "stitch"))
         return True
@@ -78,10 +100,14 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 
 def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
+    kept = finding
+    if opened.companions is None:
+        kept = None
     try:
-        leave_finding(opened, finding if opened.companions is not None else None)
+        # Without one too: a finding of an earlier check would be stamped otherwise
+        leave_finding(opened, kept)
     except LeadMigrateError as error:
         if finding is not None:
             advise(f"what was found is not kept for a stamp: {error}")
         return False
-    return finding is not None and opened.companions is not None
+    return kept is not None

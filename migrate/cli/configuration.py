@@ -78,13 +78,18 @@ def unknown_variables(environment: Iterable[str], commands: Iterable[click.Comma
 def _meant(name: str, allowed: Iterable[str]) -> str:
     """Return what took the place of the option of a variable, or else the variable that may be meant."""
     removed = removed_option("--" + name.removeprefix(f"{PREFIX}_").lower().replace("_", "-"))
-    return _nearest(name, allowed, f"{PREFIX}_") if removed is None else f": {removed}"
+    if removed is not None:
+        return f": {removed}"
+    return _nearest(name, allowed, f"{PREFIX}_")
 
 
 def _nearest(name: str, allowed: Iterable[str], prefix: str = "") -> str:
     """A question for the name that may be meant; a prefix that all of them have makes none of them likelier."""
-    close = get_close_matches(name.removeprefix(prefix), sorted(value.removeprefix(prefix) for value in allowed), n=1)
-    return f"; did you mean {prefix}{close[0]}?" if close else ""
+    candidates = sorted(value.removeprefix(prefix) for value in allowed)
+    close = get_close_matches(name.removeprefix(prefix), candidates, n=1)
+    if not close:
+        return ""
+    return f"; did you mean {prefix}{close[0]}?"
 
 
 def _table(path: Path) -> dict[str, Any] | None:
@@ -95,8 +100,12 @@ def _table(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
     tools = content.get("tool")
-    table = tools.get(_TOOL) if isinstance(tools, dict) else None
-    return table if isinstance(table, dict) else None
+    if not isinstance(tools, dict):
+        return None
+    table = tools.get(_TOOL)
+    if not isinstance(table, dict):
+        return None
+    return table
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
@@ -108,13 +117,17 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
     """The value as it would be typed, so that click judges it alike; a list where an option can be repeated."""
-    values = value if isinstance(value, list) and option.multiple else [value]
+    values = [value]
+    if isinstance(value, list) and option.multiple:
+        values = value
     if not all(isinstance(value, str | int | float) for value in values):
         raise click.UsageError(f"{path}: {value!r} of {flag} is not text, a number, true or false; correct it")
     if option.is_flag and isinstance(value, bool):
         return value
     typed = [str(value) for value in values]
-    return typed if option.multiple else typed[0]
+    if option.multiple:
+        return typed
+    return typed[0]
 
 
 def _refuse_unknown_options(path: Path, values: Iterable[str], allowed: set[str], command: str = "") -> None:

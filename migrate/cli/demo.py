@@ -52,7 +52,12 @@ def command(
     verbose: bool,
 ) -> None:
     """Move a store that comes along, offline, and judge it."""
-    old, new = (LARGE, SMALL) if hard or source_spec else (SMALL, LARGE)
+    old = SMALL
+    new = LARGE
+    # To the smaller model, where staying is the better deal
+    if hard or source_spec:
+        old = LARGE
+        new = SMALL
     with _folder(output) as folder, progress_bar() as progress:
         for model in (old, new):
             refuse_file(folder / f"{model}.npz", force=force)
@@ -71,7 +76,8 @@ def command(
             "all, audit",
         )
         questions = QuerySet(corpus.queries, corpus.qrels, "docstrings of the standard library")
-        judges = with_unread(questions, store, target, seed=seed, warned=())  # the report has it
+        # Not warned of here, as the report has it
+        judges = with_unread(questions, store, target, seed=seed, warned=())
         step = Run(
             store,
             target,
@@ -85,11 +91,12 @@ def command(
         )
         step.check()
         inputs = inputs_of(step, store, target, source, RunContext(progress=progress))
-        locations = Locations(target=("--target", spec))  # the model's own name lacks the folder
+        # The model's own name lacks the folder
+        locations = Locations(target=("--target", spec))
         done = run_job(inputs, questions_of(inputs, judges), locations).run()
         page = folder / PAGE
         if output is None:
-            # its commands are of what the demo leaves where it is told to keep something: this folder goes away
+            # Its commands are of what the demo leaves where it is told to keep something: this folder goes away
             kept_page = page.read_text("utf-8").replace(str(folder), str(free_path(Path("demo"))))
             page = Path("lead-migrate-demo.html")
             page.write_text(kept_page, "utf-8")
@@ -116,19 +123,19 @@ def _write_inputs(
 
     What a killed demo has made stays, as what it ran goes on from there.
     """
-    old = models[0]
-    again = not force and is_of_killed_run(folder / f"{old}.npz")
+    old, _ = models
+    resumes = not force and is_of_killed_run(folder / f"{old}.npz")
     store = folder / "source"
-    is_embedded = again and _is_complete(store)
+    is_embedded = resumes and _is_complete(store)
     source = load_embedder(source_spec or f"file:{vectors_of(old)}", state=store if is_embedded else None)
     for model in models:
         path = folder / f"{model}.npz"
-        if not (again and _is_complete(path)):
+        if not (resumes and _is_complete(path)):
             with atomic_file(path, force=force) as unfinished:
                 copy_file(vectors_of(model), unfinished)
     if not is_embedded:
         embed_corpus(lambda: corpus.documents, source, store, force=force, progress=progress)
-    if not (again and _is_complete(folder / "beir")):
+    if not (resumes and _is_complete(folder / "beir")):
         write_beir(folder / "beir", corpus.documents, corpus.queries, corpus.qrels, force=force)
     return source
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
     """Return the options of models; those of a dry run make no cache where there is none."""
     path = model.cache_file
-    return replace(model, cache="none") if dry_run and path is not None and not path.is_file() else model
+    if dry_run and path is not None and not path.is_file():
+        return replace(model, cache="none")
+    return model
 
 
 def stop_if_dry(
@@ -41,11 +43,19 @@ def stop_if_dry(
     """
     if not dry_run:
         return
-    models = models if job is None else job.models
-    estimate = estimate_of(models) if job is None else job.estimate()
-    sentences = [model.sentence for model in estimate.models]
-    sentences += [*_free_sentences(models), *_beyond(estimate.usd, None if job is None else job.max_cost)]
-    sentences = [*embeds, *sentences] or ["to embed: nothing"]
+    if job is not None:
+        models = job.models
+        estimate = job.estimate()
+        max_cost = job.max_cost
+    else:
+        estimate = estimate_of(models)
+        max_cost = None
+    sentences = [*embeds]
+    sentences += [model.sentence for model in estimate.models]
+    sentences += _free_sentences(models)
+    sentences += _beyond(estimate.usd, max_cost)
+    if not sentences:
+        sentences = ["to embed: nothing"]
     paths = {"reads": _names(reads), "writes": _names(writes)}
     if as_json:
         command = command_name(click.get_current_context())

@@ -44,10 +44,12 @@ def command(
 ) -> None:
     """Learn a map from STORE's vectors to another model's."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    store, target, seed = str(request.store), str(request.target), request.seed
+    store = str(request.store)
+    target = str(request.target)
+    seed = request.seed
     log = text_of(request.query_log)
     refuse_missing(store, log, target=target)
-    # refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
+    # Refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
     is_there = not force and isinstance(output, Path) and artefact_kind(output) == "stitch"
     if isinstance(output, Path):
         refuse_output(output, *local_paths(store, log), force=force or is_there)
@@ -56,8 +58,9 @@ def command(
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
-        embedder, old = load_model(model, target, seed=seed), None
+        embedder = load_model(model, target, seed=seed)
         stop_if_same("fit", opened, embedder, as_json=as_json)
+        old = None
         if request.source_model is not None:
             old = load_model(model.for_source(), str(request.source_model), state=opened.folder)
         load_view = partial(load_model, model.for_source())
@@ -85,7 +88,8 @@ def command(
         note_file(fitted.manifest.model, target)
     if as_json:
         content = _fit_document(fitted, output, request.direction, unread, bare=is_bare)
-        if finished is not None:  # how long each candidate took is not kept
+        # How long each candidate took is not kept
+        if finished is not None:
             content["candidates"] = [{**row, "fit_s": None} for row in content["candidates"]]
         show_json(content, kind="fit")
         return
@@ -136,7 +140,8 @@ def _finished(request: Fit, inputs: FitInputs, output: Path | str) -> FittedStit
 def _fit_document(
     fitted: FittedStitch, output: Path | str, direction: Direction, unread: dict[str, Unread | None], *, bare: bool
 ) -> dict[str, Any]:
-    use, confidence = fitted.fallback_use(), fitted.selection.confidence
+    use = fitted.fallback_use()
+    confidence = fitted.selection.confidence
     content = {**fitted.selection.as_details(), "stitch": str(output), "direction": direction}
     content["fallback"] = None if use is None else asdict(use)
     content["over_limit"] = {name: None if counted is None else counted.figures for name, counted in unread.items()}
@@ -157,13 +162,18 @@ def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool, i
     if is_new:
         show(as_text(*fit_blocks(fitted.selection, bare=bare)))
     pairs = fitted.manifest.counts["pairs"]
-    spare = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)" if fitted.fallback is not None else ""
-    show(f"{output}: {fitted.stitch.spec}{spare}, fitted on {pairs:,} of {count:,} documents")
+    fallback = ""
+    if fitted.fallback is not None:
+        fallback = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)"
+    show(f"{output}: {fitted.stitch.spec}{fallback}, fitted on {pairs:,} of {count:,} documents")
 
 
 def _log_sentence(stitch: Manifest, *, by_vectors: bool) -> str:
     """Say how much of a stitch's sample the log has chosen, and by what."""
-    from_log, pairs = (stitch.stitch.sample or {})["from query log"], stitch.counts["pairs"]
+    from_log = (stitch.stitch.sample or {})["from query log"]
+    pairs = stitch.counts["pairs"]
     by = "old vectors and words" if by_vectors else "words only, as no source model was named"
-    remark = "" if from_log == pairs else "; the others are random"
-    return f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}{remark}"
+    sentence = f"sample: {from_log:,} of {pairs:,} documents are near the top for the query log, by {by}"
+    if from_log < pairs:
+        sentence += "; the others are random"
+    return sentence

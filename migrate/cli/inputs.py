@@ -39,7 +39,9 @@ def refuse_missing(*locations: object | None, target: object | None = None) -> N
     targets only `file:PATH` is. Raises StoreError: several are missing.
     """
     names = [str(location) for location in locations if location is not None]
-    names += [split_settings(str(target))[0].removeprefix("file:")] if str(target).startswith("file:") else []
+    if str(target).startswith("file:"):
+        bare, _ = split_settings(str(target))
+        names.append(bare.removeprefix("file:"))
     paths = [name for name in names if not _WITH_SCHEME.match(name) and name not in BEIR_MD5]
     missing = [path for path in dict.fromkeys(paths) if not (os.path.lexists(path) or local_paths(path))]
     if len(missing) > 1:
@@ -65,8 +67,12 @@ def load_model(
         settings = {**recorded_options(recorded), **settings}
     cache = model.cache_file
     embedder = load_embedder(spec, base_url=model.base_url, **settings, state=state, cache=cache, seed=seed)
-    temporary_cache = _file_aside() if asks_again and cache is None and embedder.cacheable else None
-    return embedder if temporary_cache is None else CachedEmbedder(embedder, temporary_cache, keeps=False)
+    if not asks_again or cache is not None or not embedder.cacheable:
+        return embedder
+    temporary_cache = _file_aside()
+    if temporary_cache is None:
+        return embedder
+    return CachedEmbedder(embedder, temporary_cache, keeps=False)
 
 
 def _file_aside() -> Path | None:

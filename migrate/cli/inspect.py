@@ -15,7 +15,8 @@ from migrate.stores.base import NO_TEXTS
 
 def command(request: Inspect, as_json: bool) -> None:
     """Show what STORE or STITCH contains."""
-    store, document = str(request.store), request.run()
+    store = str(request.store)
+    document = request.run()
     if as_json:
         show_json(document)
     elif "stores" in document:
@@ -29,15 +30,20 @@ def command(request: Inspect, as_json: bool) -> None:
 def _show_store(store: str, document: dict[str, Any]) -> None:
     content = {key: value for key, value in document.items() if key not in ("schema_version", "kind")}
     content["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
-    values = {name: value if isinstance(value, list) else [value] for name, value in content.items()}
-    show(facts_text([(name.replace("_", " "), _text(line)) for name, lines in values.items() for line in lines]))
+    rows = []
+    for name, value in content.items():
+        lines = value if isinstance(value, list) else [value]
+        rows += [(name.replace("_", " "), _text(line)) for line in lines]
+    show(facts_text(rows))
     advise_store(store, open_store(store))
 
 
 def _show_several(stores: list[dict[str, Any]]) -> None:
     rows = [["-" if value is None else _text(value) for value in content.values()] for content in stores]
     show(table([["store", "format", "vectors", "dimension"], *rows], left=[1]))
-    advise_next("inspect", next((row for row in stores if row["vectors"]), stores[0])["store"])
+    # One with vectors has more to show
+    example = next((row for row in stores if row["vectors"]), stores[0])
+    advise_next("inspect", example["store"])
 
 
 def _show_stitch(folder: str, document: dict[str, Any]) -> None:
@@ -51,4 +57,6 @@ def _show_stitch(folder: str, document: dict[str, Any]) -> None:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+    if isinstance(value, int):
+        return f"{value:,}"
+    return printable(str(value))

@@ -85,7 +85,9 @@ class _LazyGroup(click.Group):
             raise _InterruptedRun from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in SUMMARIES or cmd_name in _entry_points() else None
+        if cmd_name in SUMMARIES or cmd_name in _entry_points():
+            return _load(cmd_name)
+        return None
 
 
 def _read_settings(ctx: click.Context) -> None:
@@ -132,7 +134,9 @@ def _load(name: str) -> click.Command:
     from migrate.plugins import load_plugin, missing_extra
 
     if name not in _entry_points():
-        package = f"lead-migrate[{ROOMS[name]}]" if ROOMS[name] else "lead-migrate"
+        package = "lead-migrate"
+        if ROOMS[name]:
+            package += f"[{ROOMS[name]}]"
         return _unavailable(name, f"not installed: pip install '{package}'")
     point = _entry_points()[name]
     try:
@@ -211,13 +215,16 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
         # click exits with 0 after shell completion, and when the reader of our output went away with 1, which means
         # NOT SAFE here
         return 5 if error.code else 0
-    except Exception as error:  # the last resort: a user sees one line, never a traceback
+    except Exception as error:
+        # The last resort: a user sees one line, never a traceback
         code, message = _ending(error, program)
         _complain(message)
         if isinstance(error, DocumentQueriesError):
-            for line in getattr(error, "__notes__", ()):  # the next command
+            # The next command
+            for line in getattr(error, "__notes__", ()):
                 complain(line)
-        with suppress(Exception):  # the error has been told; that CI shows it too is an extra
+        # The error has been told; that CI shows it too is an extra
+        with suppress(Exception):
             _annotate(sys.argv[1:] if arguments is None else arguments, code, message)
         return code
     return code if isinstance(code, int) else 0
@@ -235,9 +242,11 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
         return error.exit_code, str(error)
     if isinstance(error, OSError | MemoryError):
         return 5, _refusal(error)
-    library = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    library = ""
+    if isinstance(error, ModuleNotFoundError):
+        library, _, _ = (error.name or "").partition(".")
     if library not in ("", "migrate") and not _is_installed(library):
-        # a light installation, made for checks by manifest, was asked for more
+        # A light installation, made for checks by manifest, was asked for more
         needs = "is not installed, and this needs it: install lead-migrate with all that it requires"
         return UsageError.exit_code, f"{library} {needs}"
     if os.environ.get("LEAD_MIGRATE_DEBUG"):
@@ -252,7 +261,8 @@ def _name_origin(error: click.BadParameter) -> None:
     """Let the line of a value that was not typed name the variable or the setting that it is from."""
     from migrate.cli.options import CONFIGURATION, variable_of
 
-    context, param = error.ctx, error.param
+    context = error.ctx
+    param = error.param
     if context is None or param is None:
         return
     source = context.get_parameter_source(str(param.name))
@@ -285,7 +295,9 @@ def _annotate(words: Sequence[str], code: int, message: str) -> None:
 def _refusal(error: OSError | MemoryError) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; free some, use a smaller batch, or take a machine with more"
-    about = f" ({error.filename})" if error.filename else ""
+    about = ""
+    if error.filename:
+        about = f" ({error.filename})"
     return f"the system refused: {error.strerror or error}{about}; see what holds it, and run the same command again"
 
 
@@ -294,8 +306,11 @@ def _complain(message: str) -> None:
 
 
 def _interrupted(error: BaseException) -> int:
-    # click turns what interrupted it into an Abort
+    # Click turns what interrupted it into an Abort
     cause = error.__cause__ or error
     hints = getattr(cause, "__notes__", None) or ["run the same command again; nothing unfinished was kept"]
     _complain(f"interrupted; {hints[0]}")
-    return 143 if isinstance(cause, _Terminated) else 130
+    # As shells tell of a process that a signal ended: 128 and the number of SIGTERM or SIGINT
+    if isinstance(cause, _Terminated):
+        return 143
+    return 130

@@ -67,16 +67,24 @@ def advise_next(
     root = context.find_root()
     names = {*_MODEL, *also}
     path = command.split()
-    group: click.Command | None = root.command
+    command_found: click.Command | None = root.command
     for name in path:
-        group = group.get_command(root, name) if isinstance(group, click.Group) else None
-    names &= set() if group is None else {str(param.name) for param in group.params}
+        if not isinstance(command_found, click.Group):
+            command_found = None
+            break
+        command_found = command_found.get_command(root, name)
+    if command_found is None:
+        names = set()
+    else:
+        names &= {str(param.name) for param in command_found.params}
     _advise_words([*path, *map(_as_typed, arguments), *_typed(context, names)])
 
 
 def _as_typed(word: str | Path) -> str:
     """Return a word as it can be typed: a path that begins like an option with its folder before it."""
-    return f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word)
+    if isinstance(word, Path) and str(word).startswith("-"):
+        return f"./{word}"
+    return str(word)
 
 
 def advise_store(word: str, store: Store, spec: str | None = None) -> None:
@@ -86,8 +94,7 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
     elif not is_made_from_another(store):
         advise_next("assess", word, "--target", TARGET)
     elif not advise_switch(OLD, None, word):
-        manifest = store.info.manifest
-        target = target_words(None if manifest is None else manifest.model, spec, beside=[word])
+        target = target_words(store.info.recorded_model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", *judged_words(), *target)
 
 
@@ -102,7 +109,9 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     exchange = find_exchange(absolute_location(new))
     if exchange is not None and exchange.record() is not None:
         return True
-    why = None if opened is None else _why_still_switched(old) or why_no_switch(opened, store)
+    why = None
+    if opened is not None:
+        why = _why_still_switched(old) or why_no_switch(opened, store)
     if isinstance(store, SwitchableStore) and why is None:
         advise_next("switch", old, new)
     elif opened is not None:
@@ -156,9 +165,11 @@ def _advise_words(arguments: Sequence[str]) -> None:
 def _next_line(arguments: Sequence[str]) -> str:
     """Return the line of the next command; what is to be filled in or set for it is printed."""
     root = click.get_current_context().find_root()
-    program, options = root.info_name or PROGRAM, _typed(root, {"config", "work_folder"})
-    for line in (line for word in arguments for line in _TO_FILL_IN.get(word, ())):
-        advise(line)
+    program = root.info_name or PROGRAM
+    options = _typed(root, {"config", "work_folder"})
+    for word in arguments:
+        for line in _TO_FILL_IN.get(word, ()):
+            advise(line)
     if any(secrets_of(word) for word in arguments):
         advise(
             "passwords and keys are left out: add them, or set PGPASSWORD, CHROMA_API_KEY, MILVUS_TOKEN or "
@@ -200,18 +211,25 @@ def _typed(context: click.Context, names: Set[str]) -> Iterator[str]:
     """The options of this command by these names; what stands in the environment is there for the next one too."""
     typed = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     for option in context.command.params:
+        # A hidden one is a setting of models, which no command line takes
         if not isinstance(option, click.Option) or option.name not in names or option.hidden:
-            continue  # a hidden one is a setting of models, which no command line takes
+            continue
         source = context.get_parameter_source(str(option.name))
         if source not in typed:
             continue
-        flag, value = next(flag for flag in option.opts if flag.startswith("--")), context.params[str(option.name)]
+        flag = next(flag for flag in option.opts if flag.startswith("--"))
+        value = context.params[str(option.name)]
         if option.name == "base_url" and (masked := mask_url(value)) != value:
-            yield from [f"{flag}={masked}"] if source is ParameterSource.COMMANDLINE else []
+            # A file of settings has the key still, and the next command reads it too
+            if source is ParameterSource.COMMANDLINE:
+                yield f"{flag}={masked}"
         elif isinstance(value, bool):
-            yield from [flag] if value else []
+            if value:
+                yield flag
+        elif isinstance(value, tuple):
+            yield from (f"{flag}={item}" for item in value)
         else:
-            yield from (f"{flag}={item}" for item in (value if isinstance(value, tuple) else [value]))
+            yield f"{flag}={value}"
 
 
 def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
@@ -219,17 +237,19 @@ def advise_worker(word: str, options: Sequence[str] | None = None) -> None:
 
     Nothing is printed where no worker takes its model.
     """
-    manifest = open_store(word).info.manifest
-    model = None if manifest is None else manifest.model
+    model = open_store(word).info.recorded_model
     if model is None or may_not_load(model) or not load_embedder(model.spec).cacheable:
         return
     provider, name = split_spec(model.spec)
     if provider == "openai" and find_model(name, provider) is None:
         advise("a model on a server of your own: set OPENAI_BASE_URL, for these lines too")
-    flags = model_words("--target", model.spec) if options is None else options
-    is_limited = any(str(one).startswith(("--yes", "--budget=")) for one in flags)
-    agreement = ["--yes"] if may_cost_money(model.spec) and not is_limited else []
-    advise_next("live run", word, *flags, *agreement)
+    flags: Sequence[str | Path] = model_words("--target", model.spec) if options is None else options
+    arguments: list[str | Path] = [word, *flags]
+    is_limited = any(str(flag).startswith(("--yes", "--budget=")) for flag in flags)
+    # Without a budget, a worker that may cost money does not start unless that was agreed to
+    if may_cost_money(model.spec) and not is_limited:
+        arguments.append("--yes")
+    advise_next("live run", *arguments)
 
 
 def model_words(flag: str, spec: str | None) -> list[str | Path]:
@@ -240,8 +260,9 @@ def model_words(flag: str, spec: str | None) -> list[str | Path]:
     if settings or runs_code(spec):
         return [flag, spec]
     provider, name = split_spec(bare)
-    is_here = provider in ("file", "sentence-transformers") and name and Path(name).expanduser().exists()
-    return [flag, spec] if is_here else []
+    if provider in ("file", "sentence-transformers") and name and Path(name).expanduser().exists():
+        return [flag, spec]
+    return []
 
 
 def target_words(
@@ -252,7 +273,9 @@ def target_words(
     A file that is not in the current folder is looked for `beside` these locations and where `note_file` has seen it,
     and else to fill in.
     """
-    flags = model_words("--target", spec or (None if model is None else model.spec))
+    if not spec and model is not None:
+        spec = model.spec
+    flags = model_words("--target", spec)
     if flags or model is None or not is_out_of_sight(model):
         return flags
     folders = [path.parent for location in beside if (path := path_in(str(location))) is not None]
@@ -278,7 +301,9 @@ def _noted_file(model: ModelIdentity) -> Path | None:
     """Return where the file of a model was, as seen from the current folder; None where it is not known."""
     with suppress(OSError, UnicodeDecodeError):
         path = Path(read_file(_file_note(model)).decode())
-        return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        if path.is_relative_to(Path.cwd()):
+            return path.relative_to(Path.cwd())
+        return path
     return None
 
 
@@ -288,14 +313,18 @@ def _file_note(model: ModelIdentity) -> Path:
 
 def is_out_of_sight(model: ModelIdentity | None) -> bool:
     """Return True for a file of vectors that is not in the current folder, where its name alone would find it."""
-    name = None if model is None else file_of(model)
+    if model is None:
+        return False
+    name = file_of(model)
     return name is not None and not Path(name).is_file()
 
 
 def file_of(model: ModelIdentity) -> str | None:
     """The file of vectors that a model is, as its artefacts name it; None for any other model."""
     kind, name = split_spec(model.spec)
-    return name if kind == "file" else None
+    if kind != "file":
+        return None
+    return name
 
 
 def may_not_load(model: ModelIdentity) -> bool:
@@ -310,15 +339,25 @@ def name_of(store: Store) -> str:
     location = store.info.location
     path = path_in(location)
     if path is None:
-        return re.sub(r"[^\w.-]+", "-", store.info.name).strip("-")
-    table = location.rpartition("#")[2].partition("?")[0] if "#" in location and path != Path(location) else ""
-    return "-".join(filter(None, (path.absolute().stem, re.sub(r"[^\w.-]+", "-", table).strip("-"))))
+        return _as_file_name(store.info.name)
+    name = path.absolute().stem
+    # The name of a folder may have a # too
+    if "#" in location and path != Path(location):
+        _, _, after_path = location.rpartition("#")
+        table, _, _ = after_path.partition("?")
+        name = "-".join(filter(None, (name, _as_file_name(table))))
+    return name
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 
 def warn_of_place(store: Store, output: Path) -> bool:
     """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
-    path = path_in(store.info.location)
-    folder = path.parent if path is not None and path.is_file() else path
+    folder = path_in(store.info.location)
+    if folder is not None and folder.is_file():
+        folder = folder.parent
     is_inside = folder is not None and not strangers_beside(store) and real_path(folder) in real_path(output).parents
     if is_inside:
         advise(
@@ -339,5 +378,10 @@ def path_beside(store: Store, ending: str) -> Path:
         return free_path(Path(name))
     if path.is_file() and not strangers_beside(store):
         folder = path.parent
-        return free_path((folder / ".." if folder.name in ("", "..") else folder.parent) / name)
-    return free_path((path if path.name not in ("", "..") else path.absolute()).with_name(name))
+        # `.` and `..` have no name whose parent would be the folder above
+        if folder.name in ("", ".."):
+            return free_path(folder / ".." / name)
+        return free_path(folder.parent / name)
+    if path.name in ("", ".."):
+        path = path.absolute()
+    return free_path(path.with_name(name))

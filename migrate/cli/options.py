@@ -58,7 +58,9 @@ class _Path(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the path as it was typed."""
-        return super().convert(_without_kind(value) if isinstance(value, str) else value, param, ctx)
+        if isinstance(value, str):
+            value = _without_kind(value)
+        return super().convert(value, param, ctx)
 
 
 PATH = _Path(path_type=Path)
@@ -75,7 +77,9 @@ class _Place(click.types.StringParamType):
         """Read the location as it was typed; a name that begins like an option is told from one by its folder."""
         if not value:
             self.fail("no path or URI is given", param, ctx)
-        return self.read(f"./{value}" if str(value).startswith("-") else str(value))
+        if str(value).startswith("-"):
+            return self.read(f"./{value}")
+        return self.read(str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Let the shell complete a path."""
@@ -208,7 +212,8 @@ class _Command(click.Command):
                 sections.setdefault(section or _NO_SECTION, []).append(record)
         sections[GENERAL] = sections.pop(GENERAL)
         longest = max(len(names) for rows in sections.values() for names, _ in rows)
-        width = min(longest, 30)  # what click gives the first column at most
+        # What click gives the first column at most
+        width = min(longest, 30)
         for title, rows in sections.items():
             with formatter.section(title if len(sections) > 1 else _NO_SECTION):
                 formatter.write_dl([(names.ljust(width), text) for names, text in rows])
@@ -217,7 +222,9 @@ class _Command(click.Command):
         """Return the options that `--help` leaves out: of many, those that nobody needs on the first day."""
         shown = [param for param in self.params if isinstance(param, click.Option) and not param.hidden]
         seldom: list[click.Parameter] = [param for param in shown if isinstance(param, _Option) and param.is_seldom]
-        return seldom if len(shown) > _FEW else []
+        if len(shown) <= _FEW:
+            return []
+        return seldom
 
 
 def command_name(context: click.Context) -> str:
@@ -260,7 +267,9 @@ def _pace(value: object) -> float:
 
 def _sample(value: Any) -> int | str:
     """Read a number of documents, or `all`."""
-    return "all" if value == "all" else int(click.IntRange(min=1).convert(value, None, None))
+    if value == "all":
+        return "all"
+    return int(click.IntRange(min=1).convert(value, None, None))
 
 
 _KINDS: dict[str, Any] = {
@@ -298,10 +307,16 @@ def declared(
         return click.argument(name, type=_KINDS[kind], **settings)
     if kind or choices:
         settings["type"] = click.Choice(choices) if choices else _KINDS[kind]
-        settings = {"required": True, **settings} if default is MISSING else {**settings, "default": default}
+        if default is MISSING:
+            settings.setdefault("required", True)
+        else:
+            settings["default"] = default
     else:
-        settings |= {"is_flag": True} if default is not None else {"is_flag": True, "default": None}
-    settings = {"section": section, **settings}
+        settings["is_flag"] = True
+        # Click would take one that was not typed for False
+        if default is None:
+            settings["default"] = None
+    settings.setdefault("section", section)
     return option(*(flags or (f"--{name.replace('_', '-')}",)), name, help=text, **settings)
 
 
@@ -449,8 +464,9 @@ class MarginOptions:
         source = _source_of("margin")
         if source is ParameterSource.ENVIRONMENT:
             return f"{PREFIX}_MARGIN"
-        context = click.get_current_context()
-        return str(context.meta.get(CONFIGURATION, "")) if source is ParameterSource.DEFAULT_MAP else ""
+        if source is ParameterSource.DEFAULT_MAP:
+            return str(click.get_current_context().meta.get(CONFIGURATION, ""))
+        return ""
 
 
 def _source_of(name: str) -> ParameterSource | None:
@@ -508,7 +524,9 @@ class ModelOptions:
         """The file of the embedding cache, or None for none."""
         if self.cache == "none":
             return None
-        return Path(self.cache) if self.cache else default_cache_path()
+        if self.cache:
+            return Path(self.cache)
+        return default_cache_path()
 
 
 SETTINGS = ("device", "batch_size", "concurrency", "rate", "dimensions", "document_prefix", "query_prefix")

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 def summary_text(report: AuditReport, page: Path | None) -> str:
     """Return the summary of an audit as wide as the terminal; `page` is where the report is shown."""
-    columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    columns = WIDTH
+    # In a pipe or a file the width of a terminal says nothing of who reads it
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size((WIDTH, 24)).columns
     return audit_summary(report, page=page, width=max(columns, NARROWEST))
 
 
@@ -39,8 +42,10 @@ def write_reports(
             payload = json_text(document).encode()
         elif path.suffix == ".html":
             payload = page().encode()
+        elif suite is not None:
+            payload = junit_xml(suite)
         else:
-            payload = b"" if suite is None else junit_xml(suite)
+            payload = b""
         with atomic_file(path, force=force) as unfinished:
             write_bytes(unfinished, payload)
 

@@ -43,7 +43,8 @@ def command(request: Reembed, yes: bool, model: ModelOptions, dry_run: bool, as_
 
 @command_ends()
 def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
-    store, output = str(request.store), str(request.output)
+    store = str(request.store)
+    output = str(request.output)
     refuse_overlap(output_of(output).path, *local_paths(store))
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
@@ -85,7 +86,9 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
         refuse_overlap(output.path, *local_paths(store))
         embedder = load_model_of(opened, text_of(request.target), "--target", model)
         if model.cache_file is None or cache_of(embedder) is None:
-            why = "as --cache none asks" if model.cache_file is None else "as they cost nothing to have again"
+            why = "as they cost nothing to have again"
+            if model.cache_file is None:
+                why = "as --cache none asks"
             raise UsageError(
                 f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"
             )

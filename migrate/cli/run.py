@@ -61,7 +61,10 @@ def command(
 ) -> int:
     """Fit a stitch, translate STORE, and audit the result."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    store, target, seed, output = str(request.store), str(request.target), request.seed, request.folder
+    store = str(request.store)
+    target = str(request.target)
+    seed = request.seed
+    output = request.folder
     shown = {"as_json": as_json, "verbose": verbose, "force": request.force}
     margin_from = MarginOptions(request.margin, accept_margin).origin
     request.check()
@@ -118,19 +121,28 @@ def command(
 
 def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run: bool, as_json: bool) -> Migration:
     """Fit, translate and audit, once the costs are agreed to; `store` is as it was typed."""
-    request, inputs, kept_outputs, rate = job.options, job.inputs, job.earlier, None
-    opened, is_pooled = inputs.store, request.reference != "build"
+    request = job.options
+    inputs = job.inputs
+    opened = inputs.store
+    kept_outputs = job.earlier
+    is_pooled = request.reference != "build"
     if kept_outputs.outputs:
-        remark = f" with other values of {', '.join(kept_outputs.changed)}" if kept_outputs.changed else ""
+        remark = ""
+        if kept_outputs.changed:
+            remark = f" with other values of {', '.join(kept_outputs.changed)}"
         advise(f"the stitch and the translated store are there already; only the audit is repeated{remark}")
     if is_pooled and request.hold_out is None:
         offer_hold_out(job.judges, opened, inputs.embedder)
     warn_of_few_queries(job.judges)
     arguments = [store, *job.locations.target, "-o", job.locations.full]
+    rate = None
+    # What is embedded already costs nothing more, so there is nothing to weigh against a full re-embed
     if not warn_of_few(opened, arguments) and is_pooled and not kept_outputs.outputs:
         deal = paid.weigh(job, opened, "fit and audit", arguments, seed=request.seed)
-        rate = None if deal is None else deal.documents_per_s
-    reads, writes = [store, request.queries_location], [request.folder, *outputs.report]
+        if deal is not None:
+            rate = deal.documents_per_s
+    reads = [store, request.queries_location]
+    writes = [request.folder, *outputs.report]
     stop_if_dry(dry_run, reads=reads, writes=writes, job=job, as_json=as_json)
     paid.agree(job, progress=job.context.progress)
     stop_if_same("run", opened, inputs.embedder, paid=paid, as_json=as_json)
@@ -139,7 +151,8 @@ def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run
 
 def _embed_all(job: ReembedJob, outputs: Outputs, paid: Spending, request: Run, *, dry_run: bool, as_json: bool) -> int:
     """Make the full re-embed of a store of which there is nothing to judge; `request` is what was typed."""
-    store, output = job.source, str(job.options.output)
+    store = job.source
+    output = str(job.options.output)
     if outputs.report:
         advise(f"{', '.join(map(str, outputs.report))}: not written, as there is no audit to report")
     advise_paragraph(f"there is nothing to judge, so the store is embedded in full: {work.why_full(store)}")

@@ -84,24 +84,30 @@ class Spending:
 
     def agree_on(self, models: Iterable[PlannedModel], *, progress: Progress) -> None:
         """Do as `agree` for some models of a plan, without those that cost no money."""
-        caps, profiles = [], []
+        caps = []
+        profiles = []
         for model in models:
-            meter, estimate = model.meter, model.estimate(progress=progress)
+            meter = model.meter
+            estimate = model.estimate(progress=progress)
             if meter is None or estimate is None:
                 continue
             advise(estimate.sentence)
             profiles.append(model.embedder.profile.at_price(meter.price))
             self._warn_of_unknown_price(profiles[-1])
             earlier = self._estimates.get(meter)
-            self._estimates[meter] = estimate if earlier is None else earlier + estimate
+            if earlier is not None:
+                estimate = earlier + estimate
+            self._estimates[meter] = estimate
             caps.append(model.cap)
         warn_of_old_prices(profiles)
         usd = sum(estimate.usd or 0 for estimate in self._estimates.values())
         if self.max_cost is not None and usd > self.max_cost:
             self._ask(usd, self.max_cost)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
-            self.cap_usd = sum(most) * 1.1  # besides what the counter may be off by, it may cost a tenth more
-            for cap in caps:  # of a plan that runs already
+            # Besides what the counter may be off by, it may cost a tenth more
+            self.cap_usd = sum(most) * 1.1
+            # Of a plan that runs already
+            for cap in caps:
                 cap.cap_usd = self.cap_usd
 
     def _warn_of_unknown_price(self, profile: Profile) -> None:
@@ -135,15 +141,16 @@ class Spending:
         for meter, estimate in self._estimates.items():
             if meter.tokens:
                 spent = estimate.compare_actual(meter.tokens, meter.usd, " until it broke off")
-                cached, uncached = "what could be used is in the cache", "without a cache only finished parts are kept"
-                advise(
-                    f"{spent}; {cached if meter.keeps_answers else uncached}",
-                )
+                kept = "without a cache only finished parts are kept"
+                if meter.keeps_answers:
+                    kept = "what could be used is in the cache"
+                advise(f"{spent}; {kept}")
 
 
 def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     """Warn of prices of the registry that are months old: once a day, whatever commands are run."""
-    day, marker = today(), cache_folder() / "warned-of-prices"
+    day = today()
+    marker = cache_folder() / "warned-of-prices"
     priced = [(profile, facts_of(profile.spec)) for profile in profiles]
     ages = [
         entry.price_age(day)
@@ -152,7 +159,8 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
     ]
     if not any(ages):
         return
-    with suppress(OSError):  # without a folder of its own it warns each time
+    # Without a folder to leave the day in, it warns each time
+    with suppress(OSError):
         if marker.is_file() and read_file(marker).decode() == str(day):
             return
         marker.parent.mkdir(parents=True, exist_ok=True)

@@ -19,14 +19,19 @@ from migrate.stores import open_store
 def command(request: Stamp, model: ModelOptions, dry_run: bool, as_json: bool) -> int:
     """Record which model the vectors of STORE come from."""
     request.check()
-    store, spec = str(request.store), request.model
+    store = str(request.store)
+    spec = request.model
     opened = open_store(store)
     if dry_run:
         refuse_stamped(opened, force=request.force)
+        embeds = []
         if spec is None:
+            # Refused in a dry run too where no check has found a model
             read_finding(opened)
-        count = 0 if spec is None or request.trust else min(sample_size(request.sample, opened), opened.info.count)
-        embeds = [f"to embed: {count:,} texts by {spec}, to check that they are its own"] if count else []
+        elif not request.trust:
+            count = min(sample_size(request.sample, opened), opened.info.count)
+            if count:
+                embeds.append(f"to embed: {count:,} texts by {spec}, to check that they are its own")
         stop_if_dry(dry_run, reads=[store], writes=[manifest_place(opened)], embeds=embeds, as_json=as_json)
     with progress_bar() as progress:
         if spec is None:

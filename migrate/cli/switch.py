@@ -49,12 +49,17 @@ def command(request: Switch, dry_run: bool, as_json: bool) -> None:
 
 def _folder_under_shell(done: Switched) -> str | None:
     """Return the path at which the shell was, where the switch has moved its folder, so that `.` is another store."""
-    old, replaced = path_in(done.old), path_in(done.aside)
+    old = path_in(done.old)
+    replaced = path_in(done.aside)
     if old is None or replaced is None:
         return None
-    current, moved = Path.cwd(), real_path(replaced if replaced.is_dir() else replaced.parent)
+    # The shell follows the folder that was moved, and does not notice
+    moved = real_path(replaced if replaced.is_dir() else replaced.parent)
+    current = Path.cwd()
+    if not current.is_relative_to(moved):
+        return None
     folder = old if old.is_dir() else old.parent
-    return str(folder / current.relative_to(moved)) if current.is_relative_to(moved) else None
+    return str(folder / current.relative_to(moved))
 
 
 @command_ends()

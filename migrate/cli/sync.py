@@ -21,11 +21,14 @@ from migrate.stores import open_store
 def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_json: bool) -> None:
     """Bring NEW, translated from OLD, up to date with OLD."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    old, new = str(request.old), str(request.new)
+    old = str(request.old)
+    new = str(request.new)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
-        new_store, old_store = open_store(new, verify=True), open_store(old, verify=True)
-        check_pair(old_store, new_store)  # an old store in the place of the new one need not name a model
+        new_store = open_store(new, verify=True)
+        old_store = open_store(old, verify=True)
+        # Before the model is loaded, which an old store in the place of the new one need not name
+        check_pair(old_store, new_store)
         embedder = load_model_of(new_store, request.target, "--target", model)
         job = sync_job(request, old_store, new_store, embedder, RunContext(progress=progress))
         counts = job.changes.counts
@@ -37,12 +40,14 @@ def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_jso
                 unread = count_unread(job.models[0].documents(), limits, progress=progress)
                 warn_of_unread(unread, "new and changed documents", "cut them as the others were cut")
         if dry_run:
-            document, text = plan_document(job), plan_text(job)
+            document = plan_document(job)
+            text = plan_text(job)
         else:
             if counts.to_embed:
                 paid.agree(job, progress=progress)
             done = job.execute()
-            document, text = synced_document(done), synced_text(done)
+            document = synced_document(done)
+            text = synced_text(done)
     paid.finish()
     if as_json:
         show_json(document)

@@ -43,11 +43,12 @@ def open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # the lowest number that is free is the one that is missing
+            # The lowest number that is free is the one that is missing
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
+            # Open until the process ends
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def close_streams() -> None:
@@ -71,7 +72,9 @@ def show(text: str, *, verdict: bool = False) -> None:
     """Print a result, a verdict in colour. Where nobody reads on, the exit code is still wanted."""
     text = printable_lines(text)
     _keep(text)
-    _print(coloured_verdict(text) if verdict else text)
+    if verdict:
+        text = coloured_verdict(text)
+    _print(text)
 
 
 def show_again(printed: str) -> None:
@@ -119,9 +122,13 @@ def as_options(message: str) -> str:
     'is --base-url right? Give --max-cost 8, or replace it with --force'
     """
 
-    def option(found: re.Match[str]) -> str:
-        flag = "--" + (found[1] or found[3]).replace("_", "-")
-        return flag if found[2] in (None, "", "True") else f"{flag} {found[2]}"
+    def option(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        value = match[2]
+        flag = f"--{name.replace('_', '-')}"
+        if value in (None, "", "True"):
+            return flag
+        return f"{flag} {value}"
 
     return _ARGUMENT.sub(option, message)
 
@@ -138,8 +145,9 @@ def show_json(content: Any, *, kind: str = "") -> None:
     """Print a document as JSON, or with a `kind` the facts of a result as one."""
     from migrate.facts import document
 
-    whole = document(kind, content) if kind else content
-    text = printable_json(json.dumps(whole, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))
+    if kind:
+        content = document(kind, content)
+    text = printable_json(json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False))
     _keep(text)
     _print(text)
 
@@ -221,17 +229,21 @@ def progress_bar() -> Iterator[Progress]:
     A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
     """
     global _bar, _shown
-    is_watched, current = _is_watched(), ""
+    is_watched = _is_watched()
+    current = ""
     bar: tqdm[Any] | None = None
 
     def report(stage: str, done: int, total: int | None) -> None:
         global _bar
         nonlocal current, bar
-        if bar is None or stage != current or done < bar.n:  # documents are embedded, then queries
+        # A stage can begin again: documents are embedded, then queries
+        if bar is None or stage != current or done < bar.n:
             if bar is not None:
                 bar.close()
-            # What is done already, as by an earlier run, says nothing about the rate.
-            current, bar = stage, (_drawn_bar if is_watched else _lines)(stage, done, total)
+            new_bar = _drawn_bar if is_watched else _lines
+            # What is done already, as by an earlier run, says nothing about the rate
+            bar = new_bar(stage, done, total)
+            current = stage
             _bar = bar if is_watched else None
         bar.total = total
         bar.update(done - bar.n)
@@ -253,8 +265,12 @@ def show_progress(stage: str, done: int, total: int | None) -> None:
 
 def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:
     columns = shutil.get_terminal_size().columns
-    drawn, rate, width_used = ("{bar} ", " {rate_fmt}", 36) if columns >= 60 else ("", "", 20)
-    form = f"{{desc}} {drawn}{{n_fmt}}/{{total_fmt}}{rate} {{remaining}}"
+    # What stands beside the name of the stage takes so many columns
+    form = "{desc} {bar} {n_fmt}/{total_fmt} {rate_fmt} {remaining}"
+    width_used = 36
+    if columns < 60:
+        form = "{desc} {n_fmt}/{total_fmt} {remaining}"
+        width_used = 20
     return _tqdm(
         stage[: columns - width_used], done, total, every_s=0.1, file=sys.stderr, ncols=columns, bar_format=form
     )

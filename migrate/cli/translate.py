@@ -37,7 +37,7 @@ from migrate.stores import open_store
 if TYPE_CHECKING:
     from migrate.cost.spending import PlannedModel
     from migrate.embedders.base import Embedder
-    from migrate.manifest import Manifest, ModelIdentity
+    from migrate.manifest import ModelIdentity
     from migrate.steps.translate.choice import Choice
     from migrate.steps.translate.job import Translation
     from migrate.stitch.fitted import FittedStitch
@@ -68,8 +68,12 @@ class _Reporter:
             self.paid.agree_on([target], progress=self.progress)
             return
         cost = choice.cost
-        tokens = f"{'' if cost.is_exact else 'about '}{cost.tokens:,} tokens"
-        by_log = f" ({choice.from_log:,} of them hits of the query log)" if choice.from_log else ""
+        tokens = f"{cost.tokens:,} tokens"
+        if not cost.is_exact:
+            tokens = f"about {tokens}"
+        by_log = ""
+        if choice.from_log:
+            by_log = f" ({choice.from_log:,} of them hits of the query log)"
         advise(f"to embed: {cost.documents:,} documents, {tokens}{by_log}; tokens are {choice.counted_by}")
 
     def stitch(self, refitted: FittedStitch) -> None:
@@ -101,7 +105,9 @@ def command(request: Translate, yes: bool, model: ModelOptions, dry_run: bool, a
 def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
     """Run a translation as it was typed, for `translate`, and for `reembed` with a share."""
     request.check()
-    store, stitch, named = str(request.store), str(request.stitch), text_of(request.target)
+    store = str(request.store)
+    stitch = str(request.stitch)
+    named = text_of(request.target)
     refuse_missing(store, stitch, target=named)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
@@ -109,13 +115,14 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         folder = stitch_folder(stitch)
         fitted = with_views(load_stitch(stitch), model)
         output = output_for(request, opened, progress)
-        target, refitted = None, None
+        refitted = None
         context = RunContext(progress=progress)
         if request.reembed is not None:
             refuse_outputs(request, output)
             refitted = refit_folder(request, output)
             announce = _Reporter(paid, fitted, request.policy, refitted, progress).announce()
             context = RunContext(progress=progress, announce=announce)
+        target = None
         if named is not None or request.reembed is not None:
             target = load_model_of_stitch(fitted, folder, named, model)
         job = translate_job(request, opened, fitted, target, context)
@@ -124,11 +131,12 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         written = request.output if request.into is None else output.display_name
         reads = [store, stitch, text_of(request.query_log)]
         stop_if_dry(dry_run, reads=reads, writes=[written, refitted], job=job, as_json=as_json)
-        # the target's texts are not chosen yet
+        # The target's texts are not chosen yet, and agreed to when they are
         paid.agree_on([planned for planned in job.models if planned.role == VIEW], progress=progress)
-        caution = None if request.into is None else output.caution(fitted.dim)
-        if caution is not None:
-            advise(f"note: {caution}")
+        if request.into is not None:
+            caution = output.caution(fitted.dim)
+            if caution is not None:
+                advise(f"note: {caution}")
         job.cap.cap_usd = paid.cap_usd
         done = job.execute()
     paid.finish()
@@ -149,28 +157,39 @@ def _advise_audit(
     """
     model = fitted.manifest.model
     arguments = target_words(model, target, beside=(stitch, store))
-    manifest = source.info.manifest
-    recorded = manifest.model if manifest is not None and manifest.model is not None else fitted.manifest.source_model
-    by = "pool" if source.info.has_texts else "build"
-    arguments = ["--reference", by, "--judged", JUDGED, *_source_words(store, recorded, manifest), *arguments]
-    advise_next("audit", output, *arguments)
+    source_words = _source_words(store, source.info.recorded_model, fitted.manifest.source_model)
+    # A pool embeds texts as it goes
+    reference = "pool" if source.info.has_texts else "build"
+    advise_next("audit", output, "--reference", reference, "--judged", JUDGED, *source_words, *arguments)
 
 
-def _source_words(store: str, recorded: ModelIdentity | None, manifest: Manifest | None) -> list[str | Path]:
-    """`--source`, with `--source-model` where only the stitch says it; not of a model that an audit cannot load."""
-    has_model = manifest is not None and manifest.model is not None
-    if recorded is None or may_not_load(recorded) or (split_spec(recorded.spec)[0] == "tfidf" and not has_model):
-        return [] if has_model else ["--source", store]
-    placed = model_words("--source-model", recorded.spec)
-    return ["--source", store, *(placed or ([] if has_model else ["--source-model", recorded.spec]))]
+def _source_words(
+    store: str, recorded: ModelIdentity | None, model_of_stitch: ModelIdentity | None
+) -> list[str | Path]:
+    """`--source`, with `--source-model` where only the stitch says it; not of a model that an audit cannot load.
+
+    `recorded` is the model in the store's own manifest.
+    """
+    model = recorded or model_of_stitch
+    # What words tf-idf knows lies beside a store that names it, and nowhere else
+    lacks_words = recorded is None and model is not None and split_spec(model.spec)[0] == "tfidf"
+    if model is None or may_not_load(model) or lacks_words:
+        # An audit loads the model that the source's own manifest names, or refuses the source
+        return ["--source", store] if recorded is None else []
+    words = model_words("--source-model", model.spec)
+    if not words and recorded is None:
+        words = ["--source-model", model.spec]
+    return ["--source", store, *words]
 
 
 def _show(done: Translation, store: Store) -> None:
     dims = f"dimension {done.source_dim} to {done.target_dim}"
     show(f"{done.path}: {done.count:,} vectors, {dims}, {done.n_true:,} of them true ones, in {done.wall_s:.1f} s")
     if done.index_recall is not None:
-        # of a coded source only what coding left is known, so its figure lacks what coding cost
-        caveat = "" if store.info.exact else " (over the vectors as read back, which leaves out what coding cost)"
+        caveat = ""
+        # Of a coded source only what coding left is known, so its figure lacks what coding cost
+        if not store.info.exact:
+            caveat = " (over the vectors as read back, which leaves out what coding cost)"
         show(f"recall@10 of the new index against exact search: {done.index_recall:.3f}; no stitch changes that")
         show(f"recall@10 of the old one: {_figure(done.source_recall)}{caveat}")
     if done.outside is not None:
@@ -184,4 +203,6 @@ def _show(done: Translation, store: Store) -> None:
 
 
 def _figure(recall: float | None) -> str:
-    return "1.000 (exact)" if recall is None else f"{recall:.3f}"
+    if recall is None:
+        return "1.000 (exact)"
+    return f"{recall:.3f}"

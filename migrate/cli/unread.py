@@ -39,7 +39,9 @@ def warn_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | No
 
 
 def _unread_of_store(store: Store, embedder: Embedder, *, seed: int) -> Unread | None:
-    return count_unread_of_store(store, loaded_profile(embedder), seed=seed) if store.info.has_texts else None
+    if not store.info.has_texts:
+        return None
+    return count_unread_of_store(store, loaded_profile(embedder), seed=seed)
 
 
 def count_unread_of_sample(job: FitJob) -> Unread | None:

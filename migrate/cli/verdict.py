@@ -40,7 +40,7 @@ EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options: ModelOptions) -> Embedder:
     """The model that was named, or the one in the store's manifest with the prefixes it was used with."""
-    recorded = store.info.manifest.model if store.info.manifest else None
+    recorded = store.info.recorded_model
     if spec is None and recorded is None:
         raise UsageError(f"{store.info.location} does not say which model it was built with; name it with {flag} SPEC")
     if recorded is None or not is_spec_of(cast("str | None", spec), recorded):
@@ -66,8 +66,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
 
 def source_model_of(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
     """The model that was named, or the one that the store says it was built with, where that can be had."""
-    manifest = store.info.manifest
-    recorded = manifest.model if manifest is not None else None
+    recorded = store.info.recorded_model
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())
@@ -140,13 +139,19 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
 
     Once the costs are agreed to, `paid` is what is spent, and some texts that are embedded may show it too.
     """
-    if not (is_recorded_of(store, embedder) if paid is None else is_embedded_by(store, embedder)):
+    if paid is None:
+        is_same = is_recorded_of(store, embedder)
+    else:
+        is_same = is_embedded_by(store, embedder)
+    if not is_same:
         return
     if paid is not None:
         paid.finish()
-    spec, location = embedder.quick_identity().spec, store.info.location
+    spec = embedder.quick_identity().spec
+    location = store.info.location
     sentence = f"{location} is of {spec} already: nothing to migrate"
-    if kind != "assess":  # which writes nothing anyhow
+    # An assessment writes nothing anyhow
+    if kind != "assess":
         sentence += ", and nothing is written"
     if as_json:
         same = {"store": location, "model": spec, "nothing_to_migrate": sentence}

@@ -120,8 +120,8 @@ def translate(store: str, stitches: Path, output: str, force: bool, as_json: boo
         return
     model = fitted[collections.members[0].name].manifest.model
     reports = free_path(Path("reports"))
-    words = ["--source", store, "--judged", JUDGED, *target_words(model), "-o", reports]
-    advise_next("collections audit", output, *words)
+    arguments = ["--source", store, "--judged", JUDGED, *target_words(model), "-o", reports]
+    advise_next("collections audit", output, *arguments)
 
 
 def audit(request: Audit, output: Path, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> int:
@@ -162,16 +162,16 @@ def audit(request: Audit, output: Path, yes: bool, model: ModelOptions, dry_run:
 
 def _advise_switch(collections: Collections, rows: Sequence[AuditedCollection], new: str, reports: Path) -> None:
     """Print the switch of collections that are all SAFE, or what to do about those that are not."""
-    words = ["collections switch", collections.pattern, new]
+    arguments = ["collections switch", collections.pattern, new]
     unsafe = [row for row in rows if row.exit_code]
     if unsafe:
         advise(f"{len(unsafe):,} are not SAFE: the table says why, and the report of each what helps")
         advise("for all of them, `collections fit` with a larger --sample helps, and the same commands again")
     elif any(row.provisional for row in rows):
         advise("provisional, as nothing is judged: judged queries (--judged) make it final; to switch as it is:")
-        advise_next(*words, "--unproven")
+        advise_next(*arguments, "--unproven")
     else:
-        advise_next(*words, "--reports", reports)
+        advise_next(*arguments, "--reports", reports)
 
 
 def switch(old: str, new: str, reports: Path | None, unproven: bool, as_json: bool) -> None:
@@ -190,5 +190,5 @@ def _tell(collections: Collections) -> None:
     """Say how many collections are moved, and which are not, for each reason once."""
     advise(f"{len(collections.members):,} collections, {collections.count:,} vectors")
     for reason in dict.fromkeys(collections.left_out.values()):
-        names = [name for name, other in collections.left_out.items() if other == reason]
+        names = [name for name, why in collections.left_out.items() if why == reason]
         advise(f"left out, {reason}: {', '.join(names)}")

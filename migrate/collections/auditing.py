@@ -90,7 +90,9 @@ def plan_audits(request: Audit, collections: Collections, new: str, folder: Path
     `request` has the models, loaded, and the queries. What an earlier run has audited, with the same stores and
     queries, is read from its report.
     """
-    earlier = {} if request.force else _read_digests(folder)
+    earlier_digests: Mapping[str, str] = {}
+    if not request.force:
+        earlier_digests = _read_digests(folder)
     planned = []
     done = {}
     for member in collections.members:
@@ -103,18 +105,18 @@ def plan_audits(request: Audit, collections: Collections, new: str, folder: Path
             queries = _queries_for(request, member, translated, context.progress)
             step = replace(request, store=translated, source=member.store, judged=queries, queries=None)
             digest = _digest_of(step, member.store, translated, queries)
-            recorded = (
-                _recorded(folder / member.file_name, member, translated) if earlier.get(member.name) == digest else None
-            )
+            recorded = None
+            if earlier_digests.get(member.name) == digest:
+                recorded = _recorded(folder / member.file_name, member, translated)
+            if recorded is not None:
+                done[member.name] = recorded
+                continue
             # Too few queries, or others' documents, are told before anything is paid for
-            job = step.open(context) if recorded is None else None
+            job = step.open(context)
         except (InconclusiveError, InputError) as error:
             done[member.name] = _failed(member, error)
             continue
-        if recorded is not None:
-            done[member.name] = recorded
-        elif job is not None:
-            planned.append(PlannedAudit(member, job, digest))
+        planned.append(PlannedAudit(member, job, digest))
     return AuditPlan(folder, planned, done)
 
 
@@ -212,8 +214,10 @@ def _recorded(folder: Path, member: Collection, translated: Store) -> AuditedCol
         report = read_audit(folder / JSON)
     except (OSError, MalformedError, InputError):
         return None
-    is_of_it = is_content(report["stores"].get("translated"), content_of(translated), translated)
-    return _row(member, report, folder, earlier=True) if is_of_it else None
+    # The store may have been translated again since
+    if not is_content(report["stores"].get("translated"), content_of(translated), translated):
+        return None
+    return _row(member, report, folder, earlier=True)
 
 
 def _row(member: Collection, report: Mapping[str, Any], folder: Path, *, earlier: bool) -> AuditedCollection:

@@ -121,11 +121,10 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
     def _manifest(self, member: Collection, pairs: Mapping[str, Pairs]) -> Manifest:
         store = member.store
         own_pairs = pairs[member.name]
-        recorded = store.info.manifest.model if store.info.manifest else None
         return Manifest(
             kind="stitch",
             model=self.embedder.identity,
-            source_model=recorded,
+            source_model=store.info.recorded_model,
             seed=self.options.seed,
             counts={"pairs": sum(map(len, pairs.values())), "documents": store.info.count},
             details=StitchFacts(

@@ -110,7 +110,9 @@ def find_collections(pattern: str) -> Collections:
 
 def _name_pattern(pattern: str) -> str:
     """Return the part of a location that the names of collections match."""
-    return _driver_of(pattern).address.name if names_kind(pattern) else Path(pattern).name
+    if names_kind(pattern):
+        return _driver_of(pattern).address.name
+    return Path(pattern).name
 
 
 def _locations(pattern: str) -> dict[str, str]:
@@ -127,8 +129,10 @@ def _locations(pattern: str) -> dict[str, str]:
 
 def output_beside(pattern: str) -> str | None:
     """Return where the new collections of a server can lie, each beside its old one; None for what lies in files."""
-    driver = _driver_of(pattern) if names_kind(pattern) else None
-    if driver is None or not driver.is_server:
+    if not names_kind(pattern):
+        return None
+    driver = _driver_of(pattern)
+    if not driver.is_server:
         return None
     options = {name: value for name, value in driver.address.options.items() if name in driver.traits.write_options}
     return f"{_place_of(pattern, driver)}#{driver.address.name}_new{options_text(options)}"

@@ -54,37 +54,45 @@ def switch_collections(
 
 
 def _report_of(member: Collection, reports: Path | None) -> Path | None:
-    path = None if reports is None else reports / member.file_name / JSON
-    return path if path is not None and path.is_file() else None
+    if reports is None:
+        return None
+    path = reports / member.file_name / JSON
+    if not path.is_file():
+        return None
+    return path
 
 
 def _switch_folder(collections: Collections, new: str, reports: Path | None, *, unproven: bool) -> Switched:
     """Write all new collections into one folder of the database, and let it trade places with the old one."""
-    place = _driver_of(collections.members[0].store).folder
+    old_folder = _driver_of(collections.members[0].store).folder
     folder = Path(new) / WHOLE
-    old_location = location_of(str(place))
+    old_location = location_of(str(old_folder))
     whole_location = location_of(str(folder.absolute()))
     earlier = find_exchange(old_location)
     record = None if earlier is None else earlier.record()
     if earlier is not None and record is not None:
         if record["new"] != whole_location:
             raise moved(old_location, record["old"])
-        earlier.switch(record)  # finishes what was killed
+        # Finishes a switch that was killed
+        earlier.switch(record)
         return Switched.of(record, already=True)
     pairs = [(member.store, open_store(new_location(new, member), verify=True)) for member in collections.members]
     compared = [
         compare_stores(member.store, store, proof=_report_of(member, reports), unproven=unproven)
         for member, (_, store) in zip(collections.members, pairs, strict=True)
     ]
-    pairs += [(other, other) for other in _others(collections)]
+    # The folder is switched as a whole, so the collections that were not moved come along as they are
+    pairs += [(store, store) for store in _unmoved(collections)]
     new_dim = pairs[0][1].info.dim
     with atomic_folder(folder, force=True) as unfinished:
         for old, store in pairs:
-            _write_into(unfinished, old, store, dim=store.info.dim if store.info.count else new_dim)
+            # An empty collection may have no dimension of its own
+            dim = store.info.dim if store.info.count else new_dim
+            _write_into(unfinished, old, store, dim=dim)
         sync_tree(unfinished)
     drivers = [_driver_of(old) for old, _ in pairs]
     files = {file for driver in drivers for file in driver.files()}
-    exchange = Folders.exchange(place, folder, excluded=files)
+    exchange = Folders.exchange(old_folder, folder, excluded=files)
 
     def check() -> None:
         for old, _ in pairs:
@@ -93,7 +101,8 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
 
     def prepare() -> None:
         for old, store in pairs:
-            if store is not old or not old.info.count:  # others keep the model that they have
+            # Those that were not moved keep the model that they have
+            if store is not old or not old.info.count:
                 written = _written(folder, _driver_of(old))
                 with written.driver.errors():
                     written.driver.prepare_switch(_database(old).rows, written.rows)
@@ -109,15 +118,15 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
     return done
 
 
-def _others(collections: Collections) -> list[Store]:
+def _unmoved(collections: Collections) -> list[Store]:
     """Open the collections of the folder that are not moved, and are written as they are beside those that are."""
     first = collections.members[0]
     driver = _driver_of(first.store)
     with driver.errors():
         names = set(driver.names()) - {member.name for member in collections.members}
-    place = first.location[: first.location.rindex(f"#{first.name}")]
-    opened = [open_store(f"{place}#{name}", verify=True) for name in sorted(names)]
-    # a copy of a whole database has them already, but for the new dimension of an empty one
+    folder = first.location[: first.location.rindex(f"#{first.name}")]
+    opened = [open_store(f"{folder}#{name}", verify=True) for name in sorted(names)]
+    # A copy of a whole database has them already, but for the new dimension of an empty one
     return [store for store in opened if not (driver.traits.copies_place and store.info.count)]
 
 
@@ -148,5 +157,6 @@ def _write_into(folder: Path, old: Store, source: Store, *, dim: int) -> None:
         driver.refuse_write(dim, source.rows)
         driver.write_copy(name, dim, source.rows, pages)
     if source.info.manifest is not None:
-        with suppress(UsageError):  # most databases have room for the manifest of one collection in a folder
+        # Most databases have room for the manifest of one collection in a folder
+        with suppress(UsageError):
             _written(folder, _driver_of(old)).companions.keep(source.info.manifest)

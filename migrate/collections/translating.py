@@ -42,8 +42,10 @@ class TranslatedCollection:
     def sentence(self) -> str:
         """The vectors that are there now, in words."""
         true = "all" if self.is_all_true else f"{self.true_vectors:,}"
-        earlier = ", as an earlier run left it" if self.earlier else ""
-        return f"{self.location}: {self.vectors:,} vectors, {true} of them true ones{earlier}"
+        sentence = f"{self.location}: {self.vectors:,} vectors, {true} of them true ones"
+        if self.earlier:
+            sentence += ", as an earlier run left it"
+        return sentence
 
 
 def new_location(output: str, member: Collection) -> str:
@@ -87,14 +89,17 @@ def translate_collections(
     for member in collections.members:
         fitted = stitches[member.name]
         location = locations[member.name]
-        done = None if force else _finished(member, fitted, location)
+        done = None
+        if not force:
+            done = _finished(member, fitted, location)
         if done is None:
             if not names_kind(location):
                 Path(location).parent.mkdir(parents=True, exist_ok=True)
             step = Translate(member.store, fitted, location, force=force)
             step.check()
             result = step.open(RunContext(progress=progress)).execute()
-            note_content(location)  # of one that is embedded whole, by which `switch` knows it
+            # `switch` knows a collection that is embedded whole by what is noted of it
+            note_content(location)
             done = TranslatedCollection(member.name, location, result.count, result.n_true, earlier=False)
         yield done
 

@@ -56,7 +56,7 @@ COST, GENERAL, LEARNING, QUERIES = "Cost", "General", "Sample and stitch", "Quer
 
 
 def new_cap() -> SpendingCap:
-    """Return a cap of nobody else's, without a limit yet."""
+    """Return a new spending cap, without a limit yet."""
     from migrate.cost.meter import SpendingCap
 
     return SpendingCap()
@@ -308,7 +308,9 @@ class JobStep(PaidOptions, Step[Result]):
 
 def text_of(given: object | None) -> str | None:
     """Return the name that was typed for a field which Python also takes objects for; None where it was left out."""
-    return None if given is None else str(given)
+    if given is None:
+        return None
+    return str(given)
 
 
 def step_like(kind: type[StepKind], options: PaidOptions, **changes: Any) -> StepKind:
@@ -354,6 +356,7 @@ def function(step: Callable[P, Step[Result]]) -> Function[P, Result]:
         try:
             signature.bind(*arguments, **options)
         except TypeError as error:
+            # Python's own message would name the class of the step, which the caller has not written
             raise TypeError(f"{call.__name__}(): {error}") from None
         run_with = {name: options.pop(name) for name in of_run if name in options}
         result: Result = kind(*arguments, **options).run(**run_with)
@@ -374,16 +377,21 @@ def function(step: Callable[P, Step[Result]]) -> Function[P, Result]:
 def _result_of(step: type[Step[Any]]) -> str:
     """Return the name of what a step comes to, which its class has in brackets after that of its base."""
     (result,) = (name for base in step.__orig_bases__ for name in get_args(base))  # type: ignore[attr-defined]
-    return result.__forward_arg__ if isinstance(result, ForwardRef) else result.__name__
+    # A result whose module needs libraries is named in quotes, so that `--help` need not import it
+    if isinstance(result, ForwardRef):
+        return result.__forward_arg__
+    return str(result.__name__)
 
 
 def _docstring(step: type[Step[Any]]) -> str:
     """Return the text of a step with its parameters, which stand in the fields and in `run`, before what it raises."""
     text = inspect.getdoc(step) or ""
     head, mark, errors = text.partition("Raises\n------\n")
-    entries = [
-        f"{it.name}\n{textwrap.indent(textwrap.fill(it.metadata['help'], 116), '    ')}" for it in fields_of(step)
-    ]
+    entries = []
+    for parameter_field in fields_of(step):
+        help_text = textwrap.fill(parameter_field.metadata["help"], 116)
+        entries.append(f"{parameter_field.name}\n{textwrap.indent(help_text, '    ')}")
     _, _, of_run = (inspect.getdoc(step.run) or "").partition(PARAMETERS)
-    entries += [of_run] if of_run else []
+    if of_run:
+        entries.append(of_run)
     return f"{head}{PARAMETERS}" + "\n".join(entries) + f"\n\n{mark}{errors}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from migrate.digests import BLAKE3, function_of, new_hasher, noted, update_texts
 from migrate.errors import StoreError, UsageError
-from migrate.manifest import Manifest
+from migrate.manifest import Manifest, ModelIdentity
 from migrate.vectors import Batch, Document, Vectors
 from migrate.work.writer import StoreWriter as StoreWriter
 
@@ -73,6 +73,13 @@ class StoreInfo:
     def name(self) -> str:
         """The last part of the location, for a person."""
         return PurePath(self.location).name or self.location
+
+    @property
+    def recorded_model(self) -> ModelIdentity | None:
+        """The model that the manifest names; None where it names none, or there is no manifest."""
+        if self.manifest is None:
+            return None
+        return self.manifest.model
 
     @property
     def way_to_texts(self) -> str:

@@ -35,14 +35,16 @@ def command(
     if directions is None and probes is None:
         raise UsageError("nothing is named that is to be carried; give --directions or --probes a file")
     refuse_output(output, *local_paths(store, stitch, directions, probes, labels), force=force)
-    opened, fitted = open_store(store, verify=True), load_stitch(stitch)
+    opened = open_store(store, verify=True)
+    dim = opened.info.dim
+    fitted = load_stitch(stitch)
     with progress_bar() as progress:
         done = carry(
             opened,
             fitted,
-            directions=None if directions is None else read_rows(directions, opened.info.dim),
-            probes=None if probes is None else read_rows(probes, opened.info.dim, intercepts=True),
-            labels=None if labels is None else read_labels(labels),
+            directions=read_rows(directions, dim) if directions else None,
+            probes=read_rows(probes, dim, intercepts=True) if probes else None,
+            labels=read_labels(labels) if labels else None,
             seed=seed,
             progress=progress,
         )

@@ -76,7 +76,8 @@ def read_rows(path: Path, dim: int, *, intercepts: bool = False) -> dict[str, Ve
         rows[name] = np.ascontiguousarray(array, dtype=np.float32)
         table = np.atleast_2d(rows[name])
         check_vectors(range(len(table)), table, source=f"{path}: {name}", noun="row")
-        rows.update(_intercept(path, name, arrays, len(table)) if intercepts else {})
+        if intercepts:
+            rows.update(_intercept(path, name, arrays, len(table)))
     strange = sorted(set(arrays) - set(rows))
     if strange:
         raise InputError(f"{path}: {strange[0]}: there is no array of that name without {INTERCEPT}; rename it")
@@ -133,14 +134,20 @@ def carry(
                 judgements.append(judge.direction(name, label, row, maps, folds))
             progress("judge directions", done + 1, len(directions))
     if probes:
+        # A probe weighs vectors, and so moves against them: by the map from the new space to the old one
         swapped = PairedVectors(pairs.ids, pairs.new, pairs.old)
-        back = fitted.stitch if isinstance(fitted.stitch, Identity) else Ridge().tuned(pairs.new, pairs.old)
+        if isinstance(fitted.stitch, Identity):
+            back: Stitch = fitted.stitch
+        else:
+            back = Ridge().tuned(pairs.new, pairs.old)
         whole = _map_of(back, swapped, np.arange(len(pairs)))
         folds = [(_map_of(back, swapped, fit), held_out) for fit, held_out in judge.folds]
         names = [name for name in probes if not name.endswith(INTERCEPT)]
         for done, name in enumerate(names):
-            weights, biases = _rows_of(probes[name]), probes[name + INTERCEPT].astype(np.float64)
-            moved["probe"][name] = (weights @ whole.matrix.T).astype(np.float32).reshape(*probes[name].shape[:-1], -1)
+            weights = _rows_of(probes[name])
+            biases = probes[name + INTERCEPT].astype(np.float64)
+            carried = (weights @ whole.matrix.T).astype(np.float32)
+            moved["probe"][name] = carried.reshape(*probes[name].shape[:-1], -1)
             moved["probe"][name + INTERCEPT] = (biases + weights @ whole.offset).astype(np.float32)
             for (label, row), bias in zip(_rows(name, probes[name]), biases, strict=True):
                 judgements.append(judge.probe(name, label, row, float(bias), folds))
@@ -159,8 +166,9 @@ def _rows_of(rows: Vectors) -> Matrix:
 
 def _rows(name: str, rows: Vectors) -> Iterator[tuple[str, Matrix]]:
     """Yield each row with its name."""
+    is_single = rows.ndim == 1 or len(rows) == 1
     for position, row in enumerate(_rows_of(rows)):
-        yield (name if rows.ndim == 1 or len(rows) == 1 else f"{name}[{position}]"), row
+        yield (name if is_single else f"{name}[{position}]"), row
 
 
 def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
@@ -170,11 +178,14 @@ def _read_pairs(store: Store, fitted: FittedStitch) -> PairedVectors:
         raise StitchError(
             f"{store.info.location}: the stitch was fitted on another store ({difference}); give the stitch's own"
         )
-    rows_of, ids, old = fitted.sample.row_of, [], []
+    rows_of = fitted.sample.row_of
+    ids = []
+    old = []
     for batch in store.scan():
         for row, doc_id in enumerate(batch.ids):
             if doc_id in rows_of:
                 ids.append(doc_id)
+                # A view would keep the whole batch in memory
                 old.append(batch.vectors[row].copy())
     if len(ids) < len(rows_of):
         raise StoreError(f"{store.info.location}: lacks {len(rows_of) - len(ids)} documents of the sample; fit again")
@@ -205,5 +216,8 @@ def _resamples(stitch: Stitch, count: int, seed: int) -> Iterator[NDArray[np.int
     """Yield all rows, and then draws with replacement; the latter only where they could make a difference."""
     rng = np.random.default_rng(seed)
     yield np.arange(count)
-    for _ in range(0 if isinstance(stitch, Identity) else 40):
+    # The identity learns nothing of the rows
+    if isinstance(stitch, Identity):
+        return
+    for _ in range(40):
         yield rng.integers(count, size=count)

@@ -80,7 +80,8 @@ class Judge:
     """Judges by documents of the sample, fold by fold."""
 
     def __init__(self, pairs: PairedVectors, labels: Mapping[str, str], seed: int) -> None:
-        self._old, self._new = pairs.old, pairs.new
+        self._old = pairs.old
+        self._new = pairs.new
         self._labels = np.array([labels.get(doc_id, "") for doc_id in pairs.ids], dtype=object)
         self._labelled = np.array([doc_id in labels for doc_id in pairs.ids])
         self._seed = seed
@@ -90,7 +91,11 @@ class Judge:
     def direction(self, array: str, name: str, row: Matrix, maps: Sequence[AffineMap], folds: Folds) -> Judgement:
         """Judge a direction, (p,): `maps` are of all pairs and of resamples, `folds` of all but each fold."""
         judged = self._mask(name)
-        cosine = _settled(row, maps) if judged is None else self._shifted(judged, folds)
+        if judged is None:
+            cosine = _settled(row, maps)
+        else:
+            cosine = self._shifted(judged, folds)
+        # Cosines of random directions in q dimensions spread by 1 / sqrt(q)
         chance = Z_95 / float(np.sqrt(self._new.shape[1]))
         refused = None
         if cosine.lower < chance:
@@ -106,11 +111,15 @@ class Judge:
         used, positive = judged
         carried, true = np.empty((2, *self._new.shape))
         for affine, held_out in folds:
-            old, new = self._old[held_out], self._new[held_out]
-            carried[held_out], true[held_out] = (old - old.mean(axis=0)) @ affine.matrix, new - new.mean(axis=0)
+            old = self._old[held_out]
+            new = self._new[held_out]
+            carried[held_out] = (old - old.mean(axis=0)) @ affine.matrix
+            true[held_out] = new - new.mean(axis=0)
+        # The Bayesian bootstrap: weights in the place of draws, so that each label keeps some documents in all of them
         weights = np.random.default_rng(self._seed).exponential(size=(400, len(true)))
         weights[0] = 1
-        with_label, without = weights * positive, weights * (used & ~positive)
+        with_label = weights * positive
+        without = weights * (used & ~positive)
         balance = with_label / with_label.sum(axis=1)[:, None] - without / without.sum(axis=1)[:, None]
         return _bounds([_cosine(a, b) for a, b in zip(balance @ carried, balance @ true, strict=True)])
 
@@ -120,19 +129,24 @@ class Judge:
         scores = self._scores(
             folds, lambda affine: affine.matrix @ row, lambda affine: bias + float(row @ affine.offset)
         )
-        draft, judged = Judgement("probe", array, name, judged_by="labels"), self._mask(name)
+        draft = Judgement("probe", array, name, judged_by="labels")
+        judged = self._mask(name)
         if judged is None:
             decisions = old_scores > 0
+            # A probe of something rare decides for hardly any document of a sample
             if min(decisions.sum(), (~decisions).sum()) < FEWEST_OF_A_CLASS:
                 decisions = old_scores > np.median(old_scores)
-            draft, judged = replace(draft, judged_by="decisions"), (np.ones_like(decisions), decisions)
+            draft = replace(draft, judged_by="decisions")
+            judged = (np.ones_like(decisions), decisions)
         return self._judged(draft, judged, old_scores, scores, _probe)
 
     def _mask(self, name: str) -> tuple[Mask, Mask] | None:
         """Mark the documents with labels, and those with this one; None where these are too few."""
         positive = self._labelled & (self._labels == name)
         fewest = min(positive.sum(), (self._labelled & ~positive).sum())
-        return (self._labelled, positive) if fewest >= FEWEST_OF_A_CLASS else None
+        if fewest < FEWEST_OF_A_CLASS:
+            return None
+        return self._labelled, positive
 
     def _scores(
         self,
@@ -147,12 +161,17 @@ class Judge:
         return scores
 
     def _judged(
-        self, draft: Judgement, judged: tuple[Mask, Mask], before: Matrix, scores: Matrix, teach: Teacher
+        self, draft: Judgement, judged: tuple[Mask, Mask], old_scores: Matrix, scores: Matrix, teach: Teacher
     ) -> Judgement:
         used, positive = judged
-        refit, truth = self._refit(used, positive, teach), positive[used]
+        truth = positive[used]
         after = auc(scores[used], truth)
-        behind = None if refit is None else auc_difference(refit[used], scores[used], truth)
+        refit = None
+        behind = None
+        refit_scores = self._refit(used, positive, teach)
+        if refit_scores is not None:
+            refit = auc(refit_scores[used], truth)
+            behind = auc_difference(refit_scores[used], scores[used], truth)
         refused = draft.refused
         if refused is None and after.lower <= 0.5:
             refused = f"its AUC may be {after.lower:.2f}, as that of chance"
@@ -160,9 +179,9 @@ class Judge:
             refused = f"what the labels of the sample teach has an AUC {behind.estimate:.2f} higher; train it again"
         return replace(
             draft,
-            before=auc(before[used], truth),
+            before=auc(old_scores[used], truth),
             after=after,
-            refit=None if refit is None else auc(refit[used], truth),
+            refit=refit,
             behind=behind,
             refused=refused,
         )
@@ -180,7 +199,9 @@ class Judge:
 
 def _cosine(a: Matrix, b: Matrix) -> float:
     scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale else 0.0
+    if not scale:
+        return 0.0
+    return float(a @ b) / scale
 
 
 def _settled(row: Matrix, maps: Sequence[AffineMap]) -> Bounded:
@@ -197,9 +218,9 @@ def _bounds(values: Sequence[float]) -> Bounded:
 
 
 def _mean_difference(vectors: Vectors, positive: Mask) -> Scorer:
-    mean, rows = vectors.mean(axis=0), (vectors[positive], vectors[~positive])
-    difference = rows[0].mean(axis=0) - rows[1].mean(axis=0)
-    return lambda others: np.asarray((others - mean) @ difference, dtype=np.float64)
+    mean = vectors.mean(axis=0)
+    difference = vectors[positive].mean(axis=0) - vectors[~positive].mean(axis=0)
+    return lambda judged: np.asarray((judged - mean) @ difference, dtype=np.float64)
 
 
 def _probe(vectors: Vectors, positive: Mask) -> Scorer:

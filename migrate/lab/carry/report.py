@@ -15,11 +15,12 @@ from migrate.report.terminal import filled_columns
 def carry_blocks(done: Carried) -> list[Block]:
     """Return how many were carried, a table of the worth of each, and why some are left out."""
     head = ["", "cosine", "at least", "AUC before", "AUC after", "at least ", "from labels alone"]
-    is_by_decisions = any(row.judged_by == "decisions" for row in done.judgements)
-    note = "without labels of its name, a probe is judged by its own decisions in the old space"
+    note = None
+    if any(row.judged_by == "decisions" for row in done.judgements):
+        note = "without labels of its name, a probe is judged by its own decisions in the old space"
     refused = [f"left out: {row.name}: {row.refused}" for row in done.judgements if row.refused]
     table = TextTable(filled_columns([head, *map(_cells, done.judgements)]))
-    return [_sentence(done), table, note if is_by_decisions else None, Listed(refused)]
+    return [_sentence(done), table, note, Listed(refused)]
 
 
 def _sentence(done: Carried) -> str:
@@ -29,13 +30,15 @@ def _sentence(done: Carried) -> str:
         arrays = {row.array for row in done.judgements if row.kind == kind}
         if arrays:
             n_carried = sum(not name.endswith(INTERCEPT) for name in carried)
-            counts.append(f"{n_carried} of {len(arrays)} {kind}{'s' if len(arrays) != 1 else ''}")
+            noun = kind if len(arrays) == 1 else f"{kind}s"
+            counts.append(f"{n_carried} of {len(arrays)} {noun}")
     return f"carried {' and '.join(counts)}, by the {done.pairs:,} documents of the stitch's sample"
 
 
 def _cells(row: Judgement) -> list[str]:
+    mark = "  " if row.refused is None else "x "
     return [
-        f"{'  ' if row.refused is None else 'x '}{row.name}",
+        f"{mark}{row.name}",
         *_bounded(row.cosine),
         _figure(row.before),
         *_bounded(row.after),
@@ -44,11 +47,15 @@ def _cells(row: Judgement) -> list[str]:
 
 
 def _bounded(value: Bounded | None) -> list[str]:
-    return ["-", "-"] if value is None else [f"{value.estimate:.3f}", f"{value.lower:.3f}"]
+    if value is None:
+        return ["-", "-"]
+    return [f"{value.estimate:.3f}", f"{value.lower:.3f}"]
 
 
 def _figure(value: Bounded | None) -> str:
-    return "-" if value is None else f"{value.estimate:.3f}"
+    if value is None:
+        return "-"
+    return f"{value.estimate:.3f}"
 
 
 def carry_document(done: Carried) -> dict[str, Any]:

@@ -39,14 +39,16 @@ def command(
     """Compare the spaces of two or more STOREs."""
     stores, positions = _with_groups(stores, group)
     _refuse_outputs(outputs, csv, local_paths(*stores, labels), force=force)
-    by_id = None if labels is None else read_labels(labels)
+    labels_by_id = None
+    if labels is not None:
+        labels_by_id = read_labels(labels)
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:
         advise(f"{repeated} is named twice: a store is compared with itself, which says nothing of a move")
     with progress_bar() as progress:
         comparison = compare(
-            *stores, sample=sample, kind=kind, labels=by_id, group=positions, seed=seed, progress=progress
+            *stores, sample=sample, kind=kind, labels=labels_by_id, group=positions, seed=seed, progress=progress
         )
     document = compare_document(comparison)
     _write(comparison, csv, force=force)
@@ -73,10 +75,14 @@ def _refuse_outputs(outputs: Outputs, table: Path | None, inputs: Sequence[Path]
     outputs.refuse(*inputs, endings=(".json", ".html"), force=force)
     if table is None:
         return
-    refuse = refuse_file if table.suffix == ".csv" else refuse_output
-    refuse(table, *inputs, force=force)
+    # Several tables are several files in a folder
+    if table.suffix == ".csv":
+        refuse_file(table, *inputs, force=force)
+    else:
+        refuse_output(table, *inputs, force=force)
+    figures = real_path(table)
     for path in outputs.report:
-        page, figures = real_path(path), real_path(table)
+        page = real_path(path)
         if page == figures or page in figures.parents or figures in page.parents:
             raise UsageError(
                 f"--report and --csv: {path} and {table} are one output, or one is in the other; choose another"

@@ -92,14 +92,15 @@ def compare(
     downstream = None
     if labels is not None:
         rows = [row for row, doc_id in enumerate(matched.ids) if doc_id in labels]
-        of_rows = [labels[matched.ids[row]] for row in rows]
-        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], of_rows, seed=seed)
+        labels_of_rows = [labels[matched.ids[row]] for row in rows]
+        downstream = judge_labels([vectors[rows] for vectors in matched.vectors], labels_of_rows, seed=seed)
     names = distinct_names([store.info.location for store in opened])
     fitted: dict[str, dict[tuple[int, int], Stitching]] = {spec: {} for spec in specs}
     positions = range(len(spaces))
     for spec, a, b in _counted(list(product(specs, positions, positions)), "fit stitches", progress):
         fitted[spec][a, b] = judge_stitching(spaces[a].vectors, spaces[b].vectors, stitch=spec, seed=seed)
-    first, pairs = fitted[specs[0]], _counted(list(combinations(positions, 2)), "compare spaces", progress)
+    first = fitted[specs[0]]
+    pairs = _counted(list(combinations(positions, 2)), "compare spaces", progress)
     local = tuple(_local_documents(space, matched.ids) for space in spaces)
     comparison = StoresComparison(
         stores=tuple(
@@ -126,7 +127,9 @@ def compare(
         downstream=downstream,
         notes=tuple(_notes(opened, names, matched)),
     )
-    return comparison if group is None else replace(comparison, groups=_compare_groups(comparison, group))
+    if group is None:
+        return comparison
+    return replace(comparison, groups=_compare_groups(comparison, group))
 
 
 def distinct_names(locations: Sequence[str]) -> list[str]:
@@ -139,18 +142,24 @@ def distinct_names(locations: Sequence[str]) -> list[str]:
     depth = next(d for d in depths if len({path[-d:] for path in paths}) == len(set(paths)))
     names = [str(Path(*path[-depth:])) for path in paths]
     names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
-    times = [names[: position + 1].count(name) for position, name in enumerate(names)]
-    return [name if time == 1 else f"{name} ({time})" for name, time in zip(names, times, strict=True)]
+    distinct = []
+    for position, name in enumerate(names):
+        earlier = names[:position].count(name)
+        # A store may be compared with itself
+        distinct.append(f"{name} ({earlier + 1})" if earlier else name)
+    return distinct
 
 
 def _compare_groups(comparison: StoresComparison, positions: Positions) -> Groups:
     members = list(positions.values())
-    contrasts, angles = [], np.empty(0)
+    contrasts = []
+    angles = np.empty(0)
     for measure in MEASURES:
         if measure.key in ("cka", "cka_distance", "jaccard", "relative_orientation", "r2", "penalty"):
             matrix = np.array(comparison.matrix(measure), dtype=float)
             contrasts.append(Contrast(measure.key, measure.title, *contrast(matrix, members, seed=comparison.seed)))
-            angles = matrix if measure.key == "cka_distance" else angles
+            if measure.key == "cka_distance":
+                angles = matrix
     return Groups(positions, tuple(contrasts), layer_distances(angles, members))
 
 

@@ -111,7 +111,9 @@ class StoresComparison:
 
         That of a stitch is measured on the diagonal too: a store is stitched to itself as to any other.
         """
-        stitches = self.stitches[self.specs[0] if stitch is None else stitch]
+        if stitch is None:
+            stitch = self.specs[0]
+        stitches = self.stitches[stitch]
 
         def figure(row: int, column: int) -> float | None:
             value = measure.itself
@@ -121,7 +123,10 @@ class StoresComparison:
                 value = measure.figure(self.pairs[min(row, column), max(row, column)])
             if measure is ABOVE_SELF and value is not None:
                 value -= stitches[column, column].stitch.penalty
-            return value if value is not None and isfinite(value) else None
+            # JSON has no NaN
+            if value is None or not isfinite(value):
+                return None
+            return value
 
         positions = range(len(self.stores))
         return tuple(tuple(figure(row, column) for column in positions) for row in positions)

@@ -66,19 +66,25 @@ class MeasureFigures:
         return next(iter(self._ordered()), None)
 
     def _pairs(self) -> list[Between]:
-        return [
-            Between(row, column, value)
-            for row, line in enumerate(self.matrix)
-            for column, value in enumerate(line)
-            if value is not None and (row != column if self.measure.directed else row < column)
-        ]
+        pairs = []
+        for row, line in enumerate(self.matrix):
+            for column, value in enumerate(line):
+                # What has no direction is the same both ways, and counts once
+                is_repeated = column < row and not self.measure.directed
+                if value is not None and row != column and not is_repeated:
+                    pairs.append(Between(row, column, value))
+        return pairs
 
     def _ordered(self) -> list[Between]:
         """Return the pairs from the least to the most alike; none where the measure does not say."""
-        sign = {"more": 1, "less": -1, None: 0}[self.measure.alike]
-        return sorted(self._pairs(), key=lambda between: sign * between.value) if sign else []
+        if self.measure.alike is None:
+            return []
+        sign = 1 if self.measure.alike == "more" else -1
+        return sorted(self._pairs(), key=lambda between: sign * between.value)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
-    return fmean(numbers) if numbers else None
+    if not numbers:
+        return None
+    return fmean(numbers)

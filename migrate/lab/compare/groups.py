@@ -130,10 +130,14 @@ def layer_distances(
     `angles`, (n, n), are arccos CKA between stores. It is a metric where the angle is: the one on pairs of networks
     that Williams et al. 2021 get from theirs on pairs of layers. 0 on the diagonal, None where the numbers differ.
     """
-    return tuple(
-        tuple(
-            None if len(a) != len(b) else 0.0 if a is b else float(np.linalg.norm(angles[list(a), list(b)]))
-            for b in groups
-        )
-        for a in groups
-    )
+
+    def distance(a: Sequence[int], b: Sequence[int]) -> float | None:
+        # Layers are paired by their order, and one that is left over has no partner
+        if len(a) != len(b):
+            return None
+        # CKA of a layer with itself is 1 but for rounding, whose arccos is not 0
+        if a is b:
+            return 0.0
+        return float(np.linalg.norm(angles[list(a), list(b)]))
+
+    return tuple(tuple(distance(a, b) for b in groups) for a in groups)

@@ -49,12 +49,17 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
     kinds, numbers = number_labels(labels)
     train, test = divide(numbers, seed)
     true = spaces[0]
-    usable = [space[test] if space.shape[1] == true.shape[1] else None for space in spaces]
     truth = numbers[test]
     judges = [fit(true[train], numbers[train]) for fit in (LinearProbe, NearestNeighbours)]
-    probe, knn = (
-        [None if vectors is None else _score(truth, judge.predict(vectors)) for vectors in usable] for judge in judges
-    )
+    scores: list[list[Accuracy | None]] = [[], []]
+    for space in spaces:
+        for judge, judged in zip(judges, scores, strict=True):
+            # A classifier reads vectors of the dimension that it was trained on
+            if space.shape[1] != true.shape[1]:
+                judged.append(None)
+            else:
+                judged.append(_score(truth, judge.predict(space[test])))
+    probe, knn = scores
     majority = np.bincount(numbers[train]).argmax()
     return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 

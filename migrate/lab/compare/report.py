@@ -74,8 +74,11 @@ def csv_files(comparison: StoresComparison) -> Iterator[tuple[str, str]]:
     means = [["measure", "stitch", "store", "from_it", "to_it"]]
     for figures in comparison.figures():
         rows = [[name, *map(_exact, values)] for name, values in zip(names, figures.matrix, strict=True)]
-        chance = [] if figures.chance is None else [[GAUSSIAN, *map(_exact, figures.chance)]]
-        yield figures.name.replace(" ", "-").replace(":", "-"), _csv([["from", *names], *rows, *chance])
+        if figures.chance is not None:
+            rows.append([GAUSSIAN, *map(_exact, figures.chance)])
+        # `r2 mlp:2` is no name for a file everywhere
+        file_name = figures.name.replace(" ", "-").replace(":", "-")
+        yield file_name, _csv([["from", *names], *rows])
         if figures.measure.directed:
             sides = zip(names, figures.by_source, figures.by_target, strict=True)
             means += [[figures.measure.key, figures.stitch or "", n, _exact(a), _exact(b)] for n, a, b in sides]
@@ -133,7 +136,9 @@ def distance_rows(groups: Groups) -> list[list[str]]:
     names = list(groups.places)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
     distances = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
-    return [["", *names], *rows] if distances else []
+    if not distances:
+        return []
+    return [["", *names], *rows]
 
 
 def _stitch_document(stitch: Stitching) -> dict[str, Any]:
@@ -149,20 +154,15 @@ def _stitch_document(stitch: Stitching) -> dict[str, Any]:
 
 def _measure_document(figures: MeasureFigures) -> dict[str, Any]:
     measure = figures.measure
-    means = {"by_source": figures.by_source, "by_target": figures.by_target} if measure.directed else {}
-    ends = {
-        name: pair and {"from": pair.start, "to": pair.end, "value": pair.value}
-        for name, pair in (("best", figures.best), ("worst", figures.worst))
-    }
-    return {
-        **{name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")},
-        "stitch": figures.stitch,
-        "matrix": figures.matrix,
-        "mean": figures.mean,
-        **ends,
-        **means,
-        **({} if figures.chance is None else {"gaussian": figures.chance}),
-    }
+    document = {name: getattr(measure, name) for name in ("key", "title", "meaning", "alike", "directed")}
+    document |= {"stitch": figures.stitch, "matrix": figures.matrix, "mean": figures.mean}
+    for name, pair in (("best", figures.best), ("worst", figures.worst)):
+        document[name] = pair and {"from": pair.start, "to": pair.end, "value": pair.value}
+    if measure.directed:
+        document |= {"by_source": figures.by_source, "by_target": figures.by_target}
+    if figures.chance is not None:
+        document["gaussian"] = figures.chance
+    return document
 
 
 GAUSSIAN = "a Gaussian"
@@ -193,7 +193,10 @@ def _cells_of(figures: MeasureFigures, names: Sequence[str]) -> Iterator[tuple[s
 
 
 def _exact(value: float | None) -> str:
-    return "" if value is None else repr(float(value))
+    if value is None:
+        return ""
+    # All digits, as tables are for further computation
+    return repr(float(value))
 
 
 def _csv(rows: Sequence[Sequence[str]]) -> str:
@@ -225,7 +228,9 @@ def shorten(name: str, longest: int) -> str:
 
 def tenths(value: float) -> str:
     """Return an intrinsic dimension; a dash where it is not known."""
-    return f"{value:.1f}" if isfinite(value) else "-"
+    if not isfinite(value):
+        return "-"
+    return f"{value:.1f}"
 
 
 def stitch_rows(comparison: StoresComparison, letters: Sequence[str], spec: str) -> list[list[str]]:
@@ -246,7 +251,8 @@ def _of_stitch(comparison: StoresComparison, keys: Sequence[str], spec: str) -> 
 def extremes_sentences(comparison: StoresComparison, names: Sequence[str], spec: str) -> Iterator[str]:
     """Yield the stores between which a stitch works best and worst, by these names."""
     for figures in _of_stitch(comparison, _JUDGES, spec):
-        best, worst = figures.best, figures.worst
+        best = figures.best
+        worst = figures.worst
         if best is not None and worst is not None:
             yield (
                 f"{figures.measure.title}: best {names[best.start]} to {names[best.end]} {number(best.value)}, worst "
@@ -289,7 +295,9 @@ def controls_sentence(comparison: StoresComparison) -> str:
 
 def _span(matrix: Matrix) -> str:
     values = [value for line in matrix for value in line if value is not None]
-    return f"{number(min(values))} to {number(max(values))}" if values else "-"
+    if not values:
+        return "-"
+    return f"{number(min(values))} to {number(max(values))}"
 
 
 def comparison_sentences(
@@ -317,11 +325,14 @@ def comparison_sentences(
 
 def _direction(ends: tuple[str, str], pair: Similarity) -> str:
     a, b = ends
-    forth, back = (stitch.stitch.overlap_at_10 for stitch in (pair.forth, pair.back))
+    forth = pair.forth.stitch.overlap_at_10
+    back = pair.back.stitch.overlap_at_10
     if abs(forth - back) < _noise(pair.forth):
         which = "neither way is clearly better"
+    elif forth > back:
+        which = f"{a} to {b} works better"
     else:
-        which = f"{a} to {b} works better" if forth > back else f"{b} to {a} works better"
+        which = f"{b} to {a} works better"
     return (
         f"a stitch from {a} to {b} finds {percent(forth, 0)} of the 10 nearest neighbours that {b} has, one from {b} "
         f"to {a} {percent(back, 0)} of those that {a} has: {which}; {_what_to_do(pair)}"
@@ -329,21 +340,19 @@ def _direction(ends: tuple[str, str], pair: Similarity) -> str:
 
 
 def _what_to_do(pair: Similarity) -> str:
-    plain, stitched = pair.forth.identity, pair.forth.stitch
+    plain = pair.forth.identity
+    stitched = pair.forth.stitch
     if plain is not None and stitched.overlap_at_10 - plain.overlap_at_10 <= _noise(pair.forth):
         shared = percent(plain.overlap_at_10, 0)
         return f"without a stitch, as they are, they share {shared}, and a stitch adds nothing to that"
-    enough = (
-        "vectors alone may be enough, which `audit` can say"
-        # below it, stitches of vectors alone have not been SAFE: docs/benchmarks.md
-        if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= 0.8
-        else "vectors alone lose much, so let the stitch read texts too, or re-embed a part"
-    )
-    return (
-        enough
-        if plain is None
-        else f"as they are, they share {percent(plain.overlap_at_10, 0)}, so one is needed; {enough}"
-    )
+    # Below it, stitches of vectors alone have not been SAFE: docs/benchmarks.md
+    if max(stitched.overlap_at_10, pair.back.stitch.overlap_at_10) >= 0.8:
+        enough = "vectors alone may be enough, which `audit` can say"
+    else:
+        enough = "vectors alone lose much, so let the stitch read texts too, or re-embed a part"
+    if plain is None:
+        return enough
+    return f"as they are, they share {percent(plain.overlap_at_10, 0)}, so one is needed; {enough}"
 
 
 def _noise(stitch: Stitching) -> float:
@@ -352,15 +361,18 @@ def _noise(stitch: Stitching) -> float:
 
 
 def _sample_size(ends: tuple[str, str], pair: Similarity) -> str:
-    forth = pair.forth.stitch.overlap_at_10 >= pair.back.stitch.overlap_at_10
-    stitch, (start, end) = (pair.forth, ends) if forth else (pair.back, ends[::-1])
-    whole, half = stitch.stitch.overlap_at_10, stitch.from_half.overlap_at_10
-    points = 100 * (whole - half)
-    more = (
-        f"that doubling brought {points:.1f} points, and more documents would bring some more"
-        if whole - half > _noise(stitch)
-        else "the number of documents is not what limits it"
-    )
+    stitch = pair.forth
+    start, end = ends
+    # The better way of the two is the one that more documents could make worth while
+    if pair.forth.stitch.overlap_at_10 < pair.back.stitch.overlap_at_10:
+        stitch = pair.back
+        end, start = ends
+    whole = stitch.stitch.overlap_at_10
+    half = stitch.from_half.overlap_at_10
+    gain = whole - half
+    more = "the number of documents is not what limits it"
+    if gain > _noise(stitch):
+        more = f"that doubling brought {100 * gain:.1f} points, and more documents would bring some more"
     return (
         f"sample size: fitted on {stitch.fitted_on:,} documents, the stitch from {start} to {end} finds "
         f"{percent(whole)}, on half of them {percent(half)}: {more}"
@@ -371,11 +383,11 @@ def _self_stitch_sentence(self_stitches: Mapping[str, Stitching]) -> str:
     shares = " and ".join(
         f"{name} finds {percent(stitch.stitch.overlap_at_10)}" for name, stitch in self_stitches.items()
     )
-    lost = (
-        "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
-        if min(stitch.stitch.overlap_at_10 for stitch in self_stitches.values()) < 0.98
-        else "what a stitch between them misses is not lost by the fit itself"
-    )
+    worst = min(stitch.stitch.overlap_at_10 for stitch in self_stitches.values())
+    lost = "what a stitch between them misses is not lost by the fit itself"
+    # A space is stitched to itself by the identity, which enough documents determine
+    if worst < 0.98:
+        lost = "so few documents do not span the dimensions, and a part of what stitches miss is owed to that"
     return f"stitched to itself in the same way, {shares} of its own neighbours: {lost}"
 
 
@@ -383,7 +395,9 @@ def _more_than_mean(ends: tuple[str, str], pair: Similarity) -> str:
     """Say if the stitches do more than give the target's mean, whose norm the bias of such a one would have."""
     each = []
     for start, end, stitch in ((*ends, pair.forth), (*ends[::-1], pair.back)):
-        bias = "" if stitch.bias_norm is None else f", its bias norm is {number(stitch.bias_norm)}"
+        bias = ""
+        if stitch.bias_norm is not None:
+            bias = f", its bias norm is {number(stitch.bias_norm)}"
         each.append(
             f"from {start} to {end} it gives {percent(stitch.stitch.spread, 0)} of the target's variance{bias}, and "
             f"the norm of the target's mean is {number(stitch.mean_norm)}"
@@ -410,7 +424,10 @@ def letter(index: int) -> str:
     >>> [letter(place) for place in (0, 25, 26, 51, 52)]
     ['A', 'Z', 'AA', 'AZ', 'BA']
     """
-    return (letter(index // 26 - 1) if index >= 26 else "") + chr(ord("A") + index % 26)
+    last = chr(ord("A") + index % 26)
+    if index < 26:
+        return last
+    return letter(index // 26 - 1) + last
 
 
 def _rows(
@@ -441,12 +458,17 @@ def labels_rows(comparison: StoresComparison, scored: Downstream) -> Iterator[li
     """Return a head, and a row for each store: its name, accuracy and macro-F1 of the probe and of kNN."""
     yield ["vectors of", "probe accuracy", "probe macro-F1", "kNN accuracy", "kNN macro-F1"]
     for index, store in enumerate(comparison.stores):
-        name = shorten(store.name, 30) + (" (true)" if index == 0 else "")
+        name = shorten(store.name, 30)
+        # The classifiers were trained on vectors of the first store
+        if index == 0:
+            name += " (true)"
         yield [name, *_cells(scored.probe[index]), *_cells(scored.knn[index])]
 
 
 def _cells(accuracy: Accuracy | None) -> list[str]:
-    return ["-", "-"] if accuracy is None else [number(accuracy.accuracy), number(accuracy.macro_f1)]
+    if accuracy is None:
+        return ["-", "-"]
+    return [number(accuracy.accuracy), number(accuracy.macro_f1)]
 
 
 @notebook_html.register

@@ -45,10 +45,15 @@ def loss_curves(series: Mapping[str, Sequence[Sequence[float]]]) -> Chart | None
     """For each network the loss while it trained and the one on held-out pairs, by epoch; None without any."""
     lines = []
     for name, curve in series.items():
-        columns = {"held out": 2, "training": 1} if curve and len(curve[0]) > 2 else {"training": 1}
+        if not curve:
+            continue
+        columns = {"training": 1}
+        # Of few pairs none are held out
+        if len(curve[0]) > 2:
+            columns = {"held out": 2, "training": 1}
         for label, column in columns.items():
             points = [(row[0], row[column]) for row in curve]
-            lines += [Line(f"{name}, {label}", thinned(points))] if points else []
+            lines.append(Line(f"{name}, {label}", thinned(points)))
     if not lines:
         return None
     return line_chart("losses", lines[:_MOST_LINES], x_label="epoch", y_label="loss")
@@ -68,13 +73,17 @@ class Shading:
 
     def share(self, value: float) -> float:
         """Return how far a value lies from the faintest, 0, to the deepest, 1."""
+        faintest = self.faintest
+        deepest = self.deepest
         if self.logarithmic:
-            value = max(value, min(self.faintest, self.deepest))
-            value, faintest, deepest = (log10(number) for number in (value, self.faintest, self.deepest))
-        else:
-            faintest, deepest = self.faintest, self.deepest
+            # An error of 0 has no logarithm
+            value = log10(max(value, min(faintest, deepest)))
+            faintest = log10(faintest)
+            deepest = log10(deepest)
         span = deepest - faintest
-        return min(max((value - faintest) / span, 0), 1) if span else 0.0
+        if not span:
+            return 0.0
+        return min(max((value - faintest) / span, 0), 1)
 
 
 def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
@@ -110,19 +119,28 @@ def shading_of(measure: Measure, matrix: Matrix) -> Shading:
     """From the value least alike to the most alike, with what strangers have and what a space has with itself."""
     values = [value for row, line in enumerate(matrix) for column, value in enumerate(line) if row != column]
     numbers = [value for value in values if value is not None] or [0.0]
-    # errors in the units of the target: those of stores with long vectors would leave the others one shade
+    # Errors are in the units of the target: those of stores with long vectors would leave the others one shade
     logarithmic = measure.key == "mse" and max(numbers) > 0
     if logarithmic:
         everything = [value for line in matrix for value in line if value is not None and value > 0]
         numbers = [min(everything), max(everything)]
     elif measure.itself is not None:
-        strangers = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}  # the others have 0
-        numbers += [measure.itself, strangers.get(measure.key, 0.0)]
+        # Between spaces that have nothing in common; the other measures have 0 there
+        unlike = {"cka_distance": pi / 2, "penalty": 1.0, "penalty_identity": 1.0}
+        numbers += [measure.itself, unlike.get(measure.key, 0.0)]
+    low = min(numbers)
+    high = max(numbers)
     if measure.alike is None:
-        return Shading(min(numbers), max(numbers), "deeper: more")
-    low, high = (min(numbers) if logarithmic else max(min(numbers), -1.0)), max(numbers)  # R² has no lower end
-    ends = (low, high) if measure.alike == "more" else (high, low)
-    return Shading(*ends, "deeper: more alike" + (", by order of magnitude" if logarithmic else ""), logarithmic)
+        return Shading(low, high, "deeper: more")
+    deeper = "deeper: more alike"
+    if logarithmic:
+        deeper += ", by order of magnitude"
+    else:
+        # R² has no lower end
+        low = max(low, -1.0)
+    if measure.alike == "more":
+        return Shading(low, high, deeper, logarithmic)
+    return Shading(high, low, deeper, logarithmic)
 
 
 def compare_sections(comparison: StoresComparison) -> Report:
@@ -133,9 +151,27 @@ def compare_sections(comparison: StoresComparison) -> Report:
     spaces = [figures for figures in every if not figures.measure.directed]
     controls = [figures for figures in every if figures.measure.is_control]
     title = f"{len(names)} spaces of the same {comparison.documents:,} documents"
-    meanings, several = _meanings(comparison, names), len(comparison.specs) > 1
+    meanings = _meanings(comparison, names)
     chance = chance_sentence(comparison, names)
     without = "The vectors as they are, and what a stitch would give that knows nothing but the mean of its target."
+    kinds: list[Block] | None = None
+    if len(comparison.specs) > 1:
+        kinds = ["Means over all pairs of stores, both ways", TextTable(kind_rows(comparison))]
+    by_stitch = {}
+    for index, spec in enumerate(comparison.specs):
+        title_of_stitch = f"What {spec if index else 'a stitch'} makes of them"
+        by_stitch[title_of_stitch] = list(_stitch(comparison, spec, every, index))
+    groups = None
+    if comparison.groups is not None:
+        groups = list(_groups(comparison.groups))
+    labels: list[Block] | None = None
+    if comparison.downstream is not None:
+        rows = list(labels_rows(comparison, comparison.downstream))
+        labels = [labels_sentence(comparison, comparison.downstream), TextTable(rows, marked=[0])]
+    closing: Block = "what this means for each pair: --report FILE.html"
+    # A terminal has room for so many
+    if len(comparison.pairs) <= 3:
+        closing = meanings
     return Report(
         kind="Comparison of vector stores",
         title=title,
@@ -143,30 +179,18 @@ def compare_sections(comparison: StoresComparison) -> Report:
         sections={
             "What the figures mean": Either(meanings),
             "The stores": _stores(comparison),
-            "The stitches": ["Means over all pairs of stores, both ways", TextTable(kind_rows(comparison))]
-            if several
-            else None,
-            **{
-                f"What {spec if index else 'a stitch'} makes of them": list(_stitch(comparison, spec, every, index))
-                for index, spec in enumerate(comparison.specs)
-            },
+            "The stitches": kinds,
+            **by_stitch,
             "Without a stitch": [element("p", without), _maps(controls, names)],
             "How alike the spaces are": [
                 Either(f"{chance}. The unbiased CKA has about none of it", chance),
                 Either(_maps(spaces, names), TextTable(space_rows(comparison, letters))),
             ],
-            "Groups of stores": None if comparison.groups is None else list(_groups(comparison.groups)),
+            "Groups of stores": groups,
             "Where the local dimension is low, and where it is high": list(_local_dimensions(comparison)),
-            "Labels": None
-            if comparison.downstream is None
-            else [
-                labels_sentence(comparison, comparison.downstream),
-                TextTable(list(labels_rows(comparison, comparison.downstream)), marked=[0]),
-            ],
+            "Labels": labels,
         },
-        closing=meanings
-        if len(comparison.pairs) <= 3  # a terminal has room for so many
-        else "what this means for each pair: --report FILE.html",
+        closing=closing,
         footer=f"lead-migrate {__version__}, seed {comparison.seed}",
     )
 
@@ -178,14 +202,17 @@ def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Element:
         (a, b), pair = order[index]
         return [element("b", names[a]), " and ", element("b", names[b]), f" ({number(pair.cka)})."]
 
-    least = [" Least alike: ", ends(-1)] if len(order) > 1 else None
+    least = None
+    if len(order) > 1:
+        least = [" Least alike: ", ends(-1)]
     return element("p", "Most alike by CKA: ", ends(0), least, class_="lead")
 
 
 def _meanings(comparison: StoresComparison, names: Sequence[str]) -> list[Block]:
     blocks: list[Block] = []
     for (a, b), sentences in comparison_sentences(comparison, names):
-        blocks += [Heading(f"{names[a]} and {names[b]}")] if len(comparison.pairs) > 1 else []
+        if len(comparison.pairs) > 1:
+            blocks.append(Heading(f"{names[a]} and {names[b]}"))
         blocks.append(_bullets(sentences))
     return blocks
 
@@ -246,7 +273,7 @@ def _stitch(comparison: StoresComparison, spec: str, every: Sequence[MeasureFigu
         yield TextTable(marginal_rows(comparison, names, spec), text_columns=[0])
     charts = [(text, chart) for text, chart in _charts(comparison, spec) if chart is not None]
     if charts:
-        yield element("h3", f"Spectra{' and losses' if len(charts) > 1 else ''}")
+        yield element("h3", "Spectra and losses" if len(charts) > 1 else "Spectra")
         yield [[element("p", text), chart.figure()] for text, chart in charts]
 
 
@@ -295,15 +322,17 @@ def _local_dimensions(comparison: StoresComparison) -> Iterator[Block]:
 
 def _local(comparison: StoresComparison, index: int) -> Element | None:
     """Return documents of low and of high dimension with how their texts begin, and their nearest; None without any."""
-    local, texts = comparison.local[index], comparison.texts
-    rows = [
-        [
-            tenths(document.dimension),
-            f"{document.id}: {texts[document.id]}" if texts.get(document.id) else document.id,
-            "; ".join(document.neighbours),
-        ]
-        for document in (*local.lowest[:8], *reversed(local.highest[:8]))
-    ]
+    local = comparison.local[index]
+    rows = []
+    for document in (*local.lowest[:8], *reversed(local.highest[:8])):
+        name = document.id
+        if text := comparison.texts.get(document.id):
+            name += f": {text}"
+        rows.append([tenths(document.dimension), name, "; ".join(document.neighbours)])
+    if not rows:
+        return None
     shown = content(TextTable([["dimension", "document", "nearest"], *rows], text_columns=[1, 2]))
     summary = element("summary", f"{letter(index)} {comparison.stores[index].name}")
-    return element("details", summary, shown, open="" if index == 0 else None) if rows else None
+    # One is open, to show what is in the others
+    is_open = "" if index == 0 else None
+    return element("details", summary, shown, open=is_open)

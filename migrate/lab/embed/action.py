@@ -26,7 +26,8 @@ def command(request: Embed, yes: bool, model: ModelOptions, dry_run: bool, as_js
     with progress_bar() as progress:
         loaded = load_model(model, str(request.model), seed=request.seed, asks_again=False)
         job = embed_job(request, loaded, RunContext(progress=progress))
-        target, size = job.target, job.size
+        target = job.target
+        size = job.size
         if job.leaves_whole:
             advise("documents are left whole, as the file has vectors of whole ones")
         if size is not None:
@@ -34,21 +35,26 @@ def command(request: Embed, yes: bool, model: ModelOptions, dry_run: bool, as_js
                 f"chunks of up to {size.tokens:,} tokens that share up to {size.overlap:,}; tokens are "
                 f"{target.counter.source}",
             )
-        # Chunks of that size were counted when they were cut
-        fits = size is not None and size.fits(target)
-        unread = None if fits else count_unread(job.documents(), target, progress=progress)
-        remedy = "leave out --no-chunks for chunks that fit" if size is None else f"--chunk-tokens {room(target)} fits"
+        unread = None
+        # Chunks that fit were counted when they were cut
+        if size is None or not size.fits(target):
+            unread = count_unread(job.documents(), target, progress=progress)
+        remedy = "leave out --no-chunks for chunks that fit"
+        if size is not None:
+            remedy = f"--chunk-tokens {room(target)} fits"
         warn_of_unread(unread, "texts", remedy)
         stop_if_dry(dry_run, reads=[request.corpus], writes=[request.output], job=job, as_json=as_json)
         paid.agree(job, progress=progress)
         done = job.execute()
     paid.finish()
     if done.skipped:
-        shown = ", ".join(done.skipped[:10]) + (" ..." if len(done.skipped) > 10 else "")
+        shown = ", ".join(done.skipped[:10])
+        if len(done.skipped) > 10:
+            shown += " ..."
         advise(f"skipped {len(done.skipped):,} documents without text: {shown}")
     if as_json:
         content = {"store": str(done.path), "vectors": done.count, "dimension": done.dim, "skipped": list(done.skipped)}
-        content |= {"chunks": job.chunks, "over_limit": None if unread is None else unread.figures}
+        content |= {"chunks": job.chunks, "over_limit": unread and unread.figures}
         show_json(content, kind="embed")
     else:
         show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}")

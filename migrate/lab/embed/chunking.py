@@ -94,22 +94,29 @@ class _Cutter:
         spans: list[_Span] = []
         for base in range(0, len(text), _N_MARKS):
             for span in _stripped(base, text[base : base + _N_MARKS]):
-                size = tokens if len(text) <= _N_MARKS else int(self.count([span.text])[0])
+                size = tokens
+                if len(text) > _N_MARKS:
+                    size = int(self.count([span.text])[0])
                 spans += self._cut_span(span, size)
         return _outermost(spans)
 
     def _cut_span(self, span: _Span, tokens: int) -> list[_Span]:
         """Cut a span; where words weigh otherwise together than alone, the parts that are still over are cut again."""
         words = _Words(span, tokens, self._weigh, self.tokens)
-        for stretch in (1.0, 1.03, 1.1):  # tokens of some models span words
+        # Tokens of some models span words, so that words weigh more where they are cut apart
+        for stretch in (1.0, 1.03, 1.1):
             windows = self._windows(words, stretch)
             sizes = self.count([window.text for window in windows])
             if (sizes <= self.tokens).all():
                 return windows
         fitting: list[_Span] = []
         for window, size in zip(windows, sizes.tolist(), strict=True):
-            is_last = size <= self.tokens or len(window.text) in (1, len(span.text))
-            fitting += [window] if is_last else self._cut_span(window, size)
+            # What the splitter left as it was it would leave again, for ever
+            is_uncut = len(window.text) in (1, len(span.text))
+            if size <= self.tokens or is_uncut:
+                fitting.append(window)
+            else:
+                fitting += self._cut_span(window, size)
         return fitting
 
     def _windows(self, words: _Words, stretch: float) -> list[_Span]:
@@ -121,15 +128,16 @@ class _Cutter:
         """
         from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-        tokens_before = np.rint(words.before * stretch).astype(np.int64).tolist()  # of each mark, and the end
+        # Of each mark, and of the end
+        tokens_before: list[int] = np.rint(words.before * stretch).astype(np.int64).tolist()
 
         def measure(marked: str) -> int:
             marks = marked.strip(_SEPARATORS)
-            return (
-                tokens_before[ord(marks[-1]) - _FIRST_MARK + 1] - tokens_before[ord(marks[0]) - _FIRST_MARK]
-                if marks
-                else 0
-            )
+            if not marks:
+                return 0
+            first = ord(marks[0]) - _FIRST_MARK
+            last = ord(marks[-1]) - _FIRST_MARK
+            return tokens_before[last + 1] - tokens_before[first]
 
         splitter = RecursiveCharacterTextSplitter(
             chunk_size=self.tokens, chunk_overlap=self.overlap, length_function=measure, strip_whitespace=False
@@ -161,7 +169,9 @@ class _Words:
         alone = weigh(split_text[::2])
         # Alone they may have more tokens than in their text, or fewer.
         weights = alone * (tokens / max(int(alone.sum()), 1))
-        starts, stops = offsets[:-1:2], offsets[1::2]
+        starts = offsets[:-1:2]
+        stops = offsets[1::2]
+        # By the widest stretch of `_cut_span`; a word that no chunk can hold is a mark for each of its letters
         is_long = weights * 1.1 >= most
         pieces = np.where(is_long, stops - starts, 1)
         first = np.cumsum(pieces) - pieces
@@ -178,14 +188,18 @@ class _Words:
 
     def span(self, first: int, last: int) -> _Span:
         """Return the text from one word to another."""
-        start, stop = int(self._starts[first]), int(self._stops[last])
+        start = int(self._starts[first])
+        stop = int(self._stops[last])
         return _Span(self._span.start + start, self._span.text[start:stop])
 
 
 def _stripped(start: int, text: str) -> list[_Span]:
     """Return the span without white space at its ends, or none if there is nothing else."""
-    worded = text.strip()
-    return [_Span(start + len(text) - len(text.lstrip()), worded)] if worded else []
+    stripped = text.strip()
+    if not stripped:
+        return []
+    leading_blanks = len(text) - len(text.lstrip())
+    return [_Span(start + leading_blanks, stripped)]
 
 
 def _outermost(spans: list[_Span]) -> list[_Span]:

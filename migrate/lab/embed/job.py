@@ -60,15 +60,20 @@ class EmbedJob(Job[Embedding]):
     @property
     def chunks(self) -> dict[str, object] | None:
         """The size of chunks and who counts their tokens, as JSON has them."""
-        return None if self.size is None else {**asdict(self.size), "counted_by": self.target.counter.source}
+        if self.size is None:
+            return None
+        return {**asdict(self.size), "counted_by": self.target.counter.source}
 
     def execute(self) -> Embedding:
         """Embed the documents, and build the store."""
         options = self.options
         made_by: dict[str, Any] = {}
         if self.files:
-            capped = None if options.max_docs is None else [options.max_docs, options.split, options.seed]
-            made_by = {"chunks": self.chunks, "cap": capped}
+            cap = None
+            if options.max_docs is not None:
+                cap = [options.max_docs, options.split, options.seed]
+            # The same files cut in another way are other documents, for which no earlier work counts
+            made_by = {"chunks": self.chunks, "cap": cap}
         return embed_corpus(
             self.documents,
             self.embedder,
@@ -96,11 +101,14 @@ def embed_job(options: EmbedOptions, model: Embedder, context: RunContext) -> Em
     target = loaded_profile(embedder)
     says_nothing = not options.no_chunks and (options.chunk_tokens, options.chunk_overlap) == (None, None)
     leaves_whole = says_nothing and target.kind == "file"
-    size = None if leaves_whole else _chunk_size(options, target)
+    size = None
+    if not leaves_whole:
+        size = _chunk_size(options, target)
     read, files = _source_of(options, context.progress)
     documents = read
     if size is not None:
-        cut_documents((), target, size)  # a size that cannot be is refused here
+        # A size that cannot be is refused here, before anything is read
+        cut_documents((), target, size)
         documents = partial(_read_chunks, read, target, size)
     left = partial(documents_left, documents, Path(options.output), restart=options.restart)
     return EmbedJob(

@@ -51,7 +51,9 @@ def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None =
     """
     if tokens is None:
         tokens = min(CHUNK_TOKENS, room(target) or CHUNK_TOKENS)
-    return ChunkSize(tokens, tokens // 10 if overlap is None else overlap)
+    if overlap is None:
+        overlap = tokens // 10
+    return ChunkSize(tokens, overlap)
 
 
 def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSize) -> Iterator[Document]:
@@ -69,4 +71,6 @@ def cut_documents(documents: Iterable[Document], target: Profile, size: ChunkSiz
 
 def _spare(target: Profile) -> int:
     """Return the tokens of a text that has none of its own."""
-    return int(target.counter.count([target.document_prefix])[0]) if target.document_prefix else target.counter.special
+    if not target.document_prefix:
+        return target.counter.special
+    return int(target.counter.count([target.document_prefix])[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
@@ -33,14 +35,18 @@ def command(
 ) -> int:
     """Judge the vectors of a translated STORE by models that were trained on those of a full re-embed."""
     paid = Spending(request.max_cost, is_agreed=yes)
-    store, reference, outside = request.store, request.reference, request.outside
+    store = request.store
+    reference = request.reference
+    outside = request.outside
     if reference in EMBEDDED_NOW:
         raise UsageError(
             f"--labels needs a full re-embed to train on, and --reference is {reference}; give a store, such as "
             "`reembed` writes"
         )
     labels_by_id = read_labels(request.labels)
-    outside_ids = [] if outside is None else read_ids(outside)
+    outside_ids: Sequence[str] = ()
+    if outside is not None:
+        outside_ids = read_ids(outside)
     origin = MarginOptions(request.margin, accept_margin).origin
     if page := outputs.first(".html"):
         raise UsageError(f"--report {page}: there is no page by labels; name a file .json or .xml")

@@ -78,7 +78,9 @@ class DownstreamAudit:
         outcomes = {task.outcome for task in self.tasks}
         if Outcome.NOT_SAFE in outcomes:
             return Outcome.NOT_SAFE
-        return Outcome.SAFE if outcomes == {Outcome.SAFE} and not self.doubts else Outcome.INCONCLUSIVE
+        if outcomes == {Outcome.SAFE} and not self.doubts:
+            return Outcome.SAFE
+        return Outcome.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +125,24 @@ def audit_downstream(
     `doubts` say why the reference may be none: it has not proven to be one here.
     """
     check_dimensions(store, reference)
-    keys = id_keys(store), id_keys(reference)
-    rng, strange = np.random.default_rng(seed), set(outside)
+    keys = (id_keys(store), id_keys(reference))
+    rng = np.random.default_rng(seed)
+    strange = set(outside)
     labelled = _read(store, reference, keys, [i for i in labels if i not in strange], rng)
     progress("judge labels", 1, 3)
     _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])
     train, test = divide(numbers, seed)
     judged = test[~labelled.is_true[test]]
     times = np.bincount(numbers[judged], minlength=numbers.max(initial=0) + 1)
-    judged = judged[times[numbers[judged]] >= 5]  # a rarer label would weigh too much
+    # A rarer label would weigh too much
+    judged = judged[times[numbers[judged]] >= 5]
     _check_enough(len(judged), "labelled", len(test))
-    rows, right = labelled.take(judged), numbers[judged]
+    rows = labelled.take(judged)
+    right = numbers[judged]
     majority = (right == np.bincount(numbers[train]).argmax()).astype(np.float64)
+    # Every label counts for the same, and the unseen document as much as any
     values = len(judged) / np.bincount(right)[right] / len(np.unique(right))
-    weights = values / values.max()  # every label counts for the same, and the unseen document as much as any
+    weights = values / values.max()
     bootstrap = Bootstrap(seed=seed)
     tasks = []
     for name, fit in ((PROBE, LinearProbe), (KNN, NearestNeighbours)):
@@ -178,17 +184,21 @@ def _task(
 
     `weights` are those of the documents, (n,), from 0 to 1; None where all count for the same.
     """
-    shares = np.ones(len(true)) if weights is None else weights
-    by_true = shares * true
-    by_translated = shares * translated
+    if weights is None:
+        weights = np.ones(len(true))
+    by_true = weights * true
+    by_translated = weights * translated
     bounds = bootstrap.retention(by_translated, by_true)
-    outcome = Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
-    if bounds.upper < margin:
-        outcome = Outcome.NOT_SAFE
     if doubt is not None:
         outcome = Outcome.INCONCLUSIVE
-    full = float(by_true.sum() / shares.sum())
-    retained = float(by_translated.sum() / shares.sum())
+    elif bounds.upper < margin:
+        outcome = Outcome.NOT_SAFE
+    elif bounds.lower >= margin:
+        outcome = Outcome.SAFE
+    else:
+        outcome = Outcome.INCONCLUSIVE
+    full = float(by_true.sum() / weights.sum())
+    retained = float(by_translated.sum() / weights.sum())
     return KeptTask(task, len(true), full, retained, bounds, doubt, outcome)
 
 
@@ -199,15 +209,22 @@ def _detect(
     outside = outside_docs.take(np.flatnonzero(~outside_docs.is_true))
     _check_enough(len(outside.ids), "outside", len(outside_docs.ids))
     detector = OutsideDetector(train)
-    near, far = ([detector.distances(rows) for rows in (group.true, group.translated)] for group in (inside, outside))
-    positive = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
-    true, translated = (auc(np.concatenate(pair), positive) for pair in zip(near, far, strict=True))
-    share_found, doubt = float((far[0] > detector.threshold).mean()), None
-    if true.lower <= 0.5 or share_found < 0.1:  # twice its false alarms
+    near_by_true = detector.distances(inside.true)
+    near_by_translated = detector.distances(inside.translated)
+    far_by_true = detector.distances(outside.true)
+    far_by_translated = detector.distances(outside.translated)
+    is_outside = np.arange(len(inside.ids) + len(outside.ids)) >= len(inside.ids)
+    true = auc(np.concatenate([near_by_true, far_by_true]), is_outside)
+    translated = auc(np.concatenate([near_by_translated, far_by_translated]), is_outside)
+    threshold = detector.threshold
+    share_found = float((far_by_true > threshold).mean())
+    doubt = None
+    # A tenth is twice its false alarms
+    if true.lower <= 0.5 or share_found < 0.1:
         doubt = f"by true vectors it finds {share_found:.1%} of them, so there is nothing to keep"
     tasks = [
-        _task(INSIDE, near[0] <= detector.threshold, near[1] <= detector.threshold, margin, bootstrap),
-        _task(OUTSIDE, far[0] > detector.threshold, far[1] > detector.threshold, margin, bootstrap, doubt),
+        _task(INSIDE, near_by_true <= threshold, near_by_translated <= threshold, margin, bootstrap),
+        _task(OUTSIDE, far_by_true > threshold, far_by_translated > threshold, margin, bootstrap, doubt),
     ]
     return tasks, true, translated
 

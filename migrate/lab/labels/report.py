@@ -101,7 +101,9 @@ def downstream_cases(audit: DownstreamAudit) -> list[Case]:
 def downstream_suite(audit: DownstreamAudit, store: str) -> Suite:
     """Return the tasks of trained models alone, as cases."""
     remarks = "; ".join(margin_remarks(audit.margin, audit.margin_from))
-    properties = {"margin": f"{audit.margin:g}", **({"caveat": remarks} if remarks else {})}
+    properties = {"margin": f"{audit.margin:g}"}
+    if remarks:
+        properties["caveat"] = remarks
     heading = f"{heading_of(STATES[audit.outcome], store)} {downstream_sentence(audit)}"
     markdown = f"{heading}\n\n{as_markdown(TextTable(downstream_rows(audit)), remarks or None)}\n"
     cases = [

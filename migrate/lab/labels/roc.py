@@ -47,9 +47,12 @@ def auc(scores: Matrix, positive: Mask) -> Bounded:
     At least two documents are positive and two are not.
     """
     above, below = _placements(scores, positive)
-    estimate, error = float(above.mean()), Z_95 * _error(above, below)
-    exact = 1 - 0.05 ** (1 / min(len(above), len(below))) if estimate in (0.0, 1.0) else 0.0
-    margin = max(error, exact)
+    estimate = float(above.mean())
+    margin = Z_95 * _error(above, below)
+    # Where all are in order DeLong's error is 0, of however few documents
+    if estimate in (0.0, 1.0):
+        fewest = min(len(above), len(below))
+        margin = max(margin, 1 - 0.05 ** (1 / fewest))
     return Bounded(estimate, max(estimate - margin, 0.0), min(estimate + margin, 1.0))
 
 
@@ -57,5 +60,6 @@ def auc_difference(first: Matrix, second: Matrix, positive: Mask) -> Bounded:
     """AUC of the first scores minus that of the second, of the same documents, with DeLong's bounds."""
     pairs = zip(_placements(first, positive), _placements(second, positive), strict=True)
     above, below = (auc - rival for auc, rival in pairs)
-    estimate, error = float(above.mean()), Z_95 * _error(above, below)
+    estimate = float(above.mean())
+    error = Z_95 * _error(above, below)
     return Bounded(estimate, estimate - error, estimate + error)

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 def keygen(output: Path, force: bool, as_json: bool) -> None:
     """Draw a secret key, and keys to compute with."""
     refuse_output(output, force=force)
-    # keys that a killed run has drawn are not drawn again: something may be encrypted with them by now
-    path = output if is_of_killed_run(output) and not force else make_keyring(output, force=force)
+    # Keys that a killed run has drawn are not drawn again: something may be encrypted with them by now
+    if is_of_killed_run(output) and not force:
+        path = output
+    else:
+        path = make_keyring(output, force=force)
     if as_json:
         show_json({"path": path}, kind="private keygen")
     else:

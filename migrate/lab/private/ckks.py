@@ -133,7 +133,9 @@ class Holder:
             self._decryptor.decrypt(self._scheme.read("Ciphertext", path), plain)
             values = np.array(self._scheme.encoder.decode_complex(plain)).reshape(BLOCK, _STEP).T
             columns = slice(block * BLOCK, (block + 1) * BLOCK)
-            rows[:_STEP, columns], rows[_STEP:, columns] = values.real, values.imag
+            # Two vectors share a slot, as its real and its imaginary part
+            rows[:_STEP, columns] = values.real
+            rows[_STEP:, columns] = values.imag
             if not np.abs(rows[:, columns]).max() <= LARGEST:
                 raise InputError(f"{path}: it does not decrypt to a vector: the answer was made with other keys")
         return rows[:count, :dim].astype(np.float32)
@@ -147,7 +149,8 @@ class EncryptedMap:
 
     def __init__(self, scheme: Scheme, matrix: Matrix, offset: Matrix, turns: Path) -> None:
         self._scheme = scheme
-        self._in, self._out = blocks_of(matrix.shape[0]), blocks_of(matrix.shape[1])
+        self._in = blocks_of(matrix.shape[0])
+        self._out = blocks_of(matrix.shape[1])
         self._matrix = np.zeros((self._in * BLOCK, self._out * BLOCK))
         self._matrix[: matrix.shape[0], : matrix.shape[1]] = matrix
         self._offset = np.zeros(self._out * BLOCK)
@@ -166,13 +169,15 @@ class EncryptedMap:
     def _encoded(self, block: int) -> list[dict[tuple[int, int], Any]]:
         """Return the diagonals for a block of the result: by giant step, then by block that comes in and baby step."""
         steps: list[dict[tuple[int, int], Any]] = [{} for _ in range(BLOCK // _BABY)]
-        level, rows = self._scheme.context.first_parms_id(), np.arange(BLOCK)
+        level = self._scheme.context.first_parms_id()
+        rows = np.arange(BLOCK)
         for source in range(self._in):
             block_matrix = self._matrix[source * BLOCK : (source + 1) * BLOCK, block * BLOCK : (block + 1) * BLOCK]
             for giant, diagonals in enumerate(steps):
                 for baby in range(_BABY):
                     diagonal = np.roll(block_matrix[(rows + giant * _BABY + baby) % BLOCK, rows], giant * _BABY)
-                    if diagonal.any():  # SEAL refuses what would hide nothing
+                    # SEAL refuses what would hide nothing
+                    if diagonal.any():
                         values = np.repeat(diagonal, _STEP)
                         diagonals[source, baby] = self._scheme.encode(values, level, SCALE)
         if not any(steps):

@@ -58,10 +58,12 @@ def encrypt_store(
 
     Raises `InputError` where the keyring is none or damaged, or a vector is zero, not finite, or too long.
     """
-    scheme, keys = Scheme(), _read_keyring(keyring)
+    scheme = Scheme()
+    keys = _read_keyring(keyring)
     holder = Holder(scheme, keyring / SECRET_NAME)
     check_files(store)
-    snapshot, info = store.snapshot(), store.info
+    snapshot = store.snapshot()
+    info = store.info
     longest = 0.0
     with atomic_folder(output, force=force) as folder:
         copy_file(keyring / TURNS_NAME, folder / TURNS_NAME)
@@ -84,7 +86,7 @@ def encrypt_store(
         )
         Manifest(
             kind="ciphertext",
-            model=None if info.manifest is None else info.manifest.model,
+            model=info.recorded_model,
             counts={"vectors": info.count, "dim": info.dim},
             details=sent.as_details(),
         ).write(folder)
@@ -103,7 +105,8 @@ def translate_ciphertext(
     manifest, sent = _read_ciphertext(ciphertext)
     if sent.norm is not None:
         raise InputError(f"{ciphertext}: these vectors are translated already; `private decrypt` them where the key is")
-    count, dim = manifest.counts["vectors"], manifest.counts["dim"]
+    count = manifest.counts["vectors"]
+    dim = manifest.counts["dim"]
     affine = _check_stitch(fitted, manifest, sent)
     encrypted = EncryptedMap(scheme, affine.matrix, affine.offset, ciphertext / TURNS_NAME)
     groups = -(-count // GROUP)
@@ -115,10 +118,13 @@ def translate_ciphertext(
             )
             for group, _ in enumerate(encrypted.apply(blocks, files), start=1):
                 progress("translate", done * groups + group, len(encrypted.strips) * groups)
+        mean = None
+        if fitted.sample.sphere.radius is not None:
+            mean = fitted.sample.sphere.mean.tolist()
         answer = replace(
             sent,
             norm=fitted.norm,
-            mean=None if fitted.sample.sphere.radius is None else fitted.sample.sphere.mean.tolist(),
+            mean=mean,
             stitch=fitted.stitch.spec,
             files=_hashes(folder),
         )
@@ -146,7 +152,8 @@ def decrypt_store(
     The new store has the ids, texts and metric of `store`. Raises `InputError` where keyring, ciphertext and store do
     not belong together, are damaged, or nothing was translated yet.
     """
-    scheme, keys = Scheme(), _read_keyring(keyring)
+    scheme = Scheme()
+    keys = _read_keyring(keyring)
     manifest, answer = _read_ciphertext(ciphertext)
     if answer.key != keys.key:
         raise InputError(
@@ -162,7 +169,8 @@ def decrypt_store(
             f"{store.info.location}: this is not the store that was encrypted, or it has changed; give that one, or "
             "encrypt this one"
         )
-    holder, dim = Holder(scheme, keyring / SECRET_NAME), manifest.counts["dim"]
+    holder = Holder(scheme, keyring / SECRET_NAME)
+    dim = manifest.counts["dim"]
     sphere = _sphere(ciphertext, answer, dim)
     norm = answer.norm
     with atomic_folder(output, force=force) as folder:
@@ -182,7 +190,7 @@ def decrypt_store(
         Manifest(
             kind="store",
             model=manifest.model,
-            source_model=manifest.source_model or (store.info.manifest.model if store.info.manifest else None),
+            source_model=manifest.source_model or store.info.recorded_model,
             inputs={"source rows": snapshot.rows_sha256},
             counts={"documents": store.info.count, "true vectors": 0},
             details={

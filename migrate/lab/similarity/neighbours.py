@@ -91,7 +91,9 @@ def local_dimensions(near: Nearest) -> NDArray[np.float64]:
 def mean_dimension(local: NDArray[np.float64]) -> float:
     """Return the harmonic mean (MacKay & Ghahramani 2005), not dominated by a few large values; NaN of none."""
     defined = local[np.isfinite(local)]
-    return float(1 / np.mean(1 / defined)) if defined.size else float("nan")
+    if not defined.size:
+        return float("nan")
+    return float(1 / np.mean(1 / defined))
 
 
 def two_nn_dimension(near: Nearest) -> float:

@@ -38,7 +38,9 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     cosines = [(side @ side.T)[above] for side in units]
     x, y = (values - values.mean() for values in cosines)
     scale = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / scale if scale > 0 else 0.0
+    if scale <= 0:
+        return 0.0
+    return float(x @ y) / scale
 
 
 def local_geometry(a: Vectors, b: Vectors, *both: Nearest) -> float:
@@ -83,10 +85,13 @@ def unbiased_hsic(a: Matrix, b: Matrix) -> float:
     Song et al. 2012; HSIC₁ in Nguyen, Raghu & Kornblith 2021, eq. 3. The diagonals are left out.
     """
     n = len(a)
-    k, l = a.copy(), b.copy()  # noqa: E741 - the letters of the formula
+    # The letters of the formula
+    k = a.copy()
+    l = b.copy()  # noqa: E741
     np.fill_diagonal(k, 0)
     np.fill_diagonal(l, 0)
-    k_sums, l_sums = k.sum(axis=0), l.sum(axis=0)
+    k_sums = k.sum(axis=0)
+    l_sums = l.sum(axis=0)
     total = np.einsum("ij,ij->", k, l)
     total += k_sums.sum() * l_sums.sum() / ((n - 1) * (n - 2))
     total -= 2 / (n - 2) * (k_sums @ l_sums)
@@ -108,8 +113,10 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = 256, seed: int = 0) 
     order = np.random.default_rng(seed).permutation(len(a))
     sums = np.zeros(3)
     for rows in np.array_split(order, max(len(a) // batch_size, 1)):
-        x, y = a[rows] - means[0], b[rows] - means[1]
-        k, l = x @ x.T, y @ y.T  # noqa: E741
+        x = a[rows] - means[0]
+        y = b[rows] - means[1]
+        k = x @ x.T
+        l = y @ y.T  # noqa: E741
         sums += unbiased_hsic(k, l), unbiased_hsic(k, k), unbiased_hsic(l, l)
     return _share(*sums.tolist())
 
@@ -128,7 +135,10 @@ def biased_cka(a: Vectors, b: Vectors) -> float:
 
 def _share(both: float, first: float, second: float) -> float:
     """Return what two sides have in common over the geometric mean of what each has with itself."""
-    return float(both / np.sqrt(first * second)) if first > 0 and second > 0 else 0.0
+    # The unbiased estimate of a space without spread may be below 0
+    if first <= 0 or second <= 0:
+        return 0.0
+    return float(both / np.sqrt(first * second))
 
 
 def _cross_energy(x: Vectors, y: Vectors) -> float:
@@ -234,8 +244,12 @@ def describe_space(vectors: Vectors, *, seed: int = 0) -> Space:
 def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, seed: int = 0) -> Similarity:
     """Compare as `compare_spaces`, spaces that are described already, with the stitches from a to b and back."""
     cka = linear_cka(a.vectors, b.vectors, seed=seed)
-    a_near, b_near = a.near.first(NEIGHBOURS), b.near.first(NEIGHBOURS)
+    a_near = a.near.first(NEIGHBOURS)
+    b_near = b.near.first(NEIGHBOURS)
     finite = np.isfinite(a.local) & np.isfinite(b.local)
+    dimension_agreement = float("nan")
+    if finite.any():
+        dimension_agreement = spearman(a.local[finite], b.local[finite])
     return Similarity(
         documents=len(a.vectors),
         cka=cka,
@@ -245,7 +259,7 @@ def compare_described(a: Space, b: Space, forth: Stitching, back: Stitching, *, 
         rank_similarity=rank_similarity(a_near, b_near),
         relative_orientation=relative_orientation(a.vectors, b.vectors, seed=seed),
         local_geometry=local_geometry(unit_rows(a.vectors), unit_rows(b.vectors), a_near, b_near),
-        dimension_agreement=spearman(a.local[finite], b.local[finite]) if finite.any() else float("nan"),
+        dimension_agreement=dimension_agreement,
         dimensions=(a.dimension, b.dimension),
         two_nn=(a.two_nn, b.two_nn),
         forth=forth,

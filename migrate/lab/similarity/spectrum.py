@@ -28,7 +28,9 @@ class LayerSpectrum:
         """The exponential of the entropy of the singular values' shares (Roy & Vetterli 2007)."""
         values = np.array(self.singular_values)
         shares = values[values > 0] / values.sum()
-        return float(np.exp(-(shares * np.log(shares)).sum())) if shares.size else 0.0
+        if not shares.size:
+            return 0.0
+        return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def layer_spectra(stitch: Stitch, dim: int, source: Vectors | None = None) -> tuple[LayerSpectrum, ...]:
@@ -39,7 +41,9 @@ def layer_spectra(stitch: Stitch, dim: int, source: Vectors | None = None) -> tu
     """
     affine = stitch.nearest_affine(dim)
     if affine is None:
-        return tuple(map(_spectrum, stitch.affine_layers())) if isinstance(stitch, Mlp) else ()
+        if isinstance(stitch, Mlp):
+            return tuple(map(_spectrum, stitch.affine_layers()))
+        return ()
     matrix = affine.matrix
     if source is not None and len(source) < len(matrix):
         # It maps nothing outside of what the centred pairs span.
@@ -53,5 +57,9 @@ def _spectrum(layer: AffineMap) -> LayerSpectrum:
 
 def _values(matrix: Matrix) -> tuple[float, ...]:
     """Singular values of (p, q), from the greatest, as roots of eigenvalues: below 10⁻⁸ of that is rounding."""
-    gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
+    # Both have the same eigenvalues, and the smaller one takes less time
+    if len(matrix) <= matrix.shape[1]:
+        gram = matrix @ matrix.T
+    else:
+        gram = matrix.T @ matrix
     return tuple(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0)).tolist())

@@ -84,12 +84,16 @@ class Stitching:
     @property
     def mae_explained(self) -> float | None:
         """1 - the stitch's mean absolute error / that of the target's mean; None where the mean makes no error."""
-        return 1 - self.stitch.mae / self.mean.mae if self.mean.mae > 0 else None
+        if self.mean.mae <= 0:
+            return None
+        return 1 - self.stitch.mae / self.mean.mae
 
     @property
     def affine(self) -> LayerSpectrum | None:
         """The one layer of an affine stitch."""
-        return self.layers[0] if len(self.layers) == 1 else None
+        if len(self.layers) != 1:
+            return None
+        return self.layers[0]
 
     @property
     def singular_values(self) -> tuple[float, ...]:
@@ -128,12 +132,16 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     check_stitch(stitch)
     check_same_documents(source, target, FEWEST)
     train, test = halves(len(source), seed=seed)
-    x, y, truth = source[train], target[train], target[test]
+    x = source[train]
+    y = target[train]
     fitted = _fit(stitch, x, y)
     curve = fitted.loss_curve_.tolist() if isinstance(fitted, Mlp) else []
     half = max(len(x) // 2, 2)
-    task = _Task(truth, seed=seed)
-    as_it_is = source[test] if source.shape[1] == target.shape[1] else None
+    task = _Task(target[test], seed=seed)
+    identity = None
+    # Vectors of one dimension can be compared without a stitch
+    if source.shape[1] == target.shape[1]:
+        identity = task.judge(source[test])
     return Stitching(
         spec=stitch,
         fitted_on=len(train),
@@ -142,7 +150,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
         from_half=task.judge(_fit(stitch, x[:half], y[:half]).transform(source[test])),
         mean=task.judge(MeanVector().fit(x, y).transform(source[test])),
         random=task.judge(gaussian_like(y, len(test), seed=seed)),
-        identity=None if as_it_is is None else task.judge(as_it_is),
+        identity=identity,
         mean_norm=float(np.linalg.norm(y.mean(axis=0, dtype=np.float64))),
         layers=layer_spectra(fitted, source.shape[1], x),
         loss_curve=tuple(map(tuple, curve)),
@@ -174,7 +182,9 @@ class _Task:
         scores = score_predictions(predicted, self.truth, shares=same.any(axis=2).mean(axis=1))
         mae = float(np.abs(predicted.astype(np.float64) - self.truth).mean())
         deviation = _variance(self.truth)
-        spread = _variance(predicted) / deviation if deviation > 0 else 0.0
+        spread = 0.0
+        if deviation > 0:
+            spread = _variance(predicted) / deviation
         return Scores(scores.mse, mae, scores.r2, scores.overlap_at_10, spread)
 
     def _nearest(self, documents: Vectors) -> NDArray[np.int64]:

@@ -58,7 +58,9 @@ class LowRank(StretchableStitch):
         """`lowrank`, or `lowrank:RANK` with a rank from 1 on."""
         if option is None:
             return cls()
-        return cls(int(option)) if option.isdecimal() and int(option) > 0 else None
+        if not option.isdecimal() or int(option) == 0:
+            return None
+        return cls(int(option))
 
     def __init__(self, rank: int | None = None, penalties: Matrix = RELATIVE_GRID) -> None:
         self.rank = rank
@@ -71,7 +73,9 @@ class LowRank(StretchableStitch):
     @property
     def spec(self) -> str:
         """`lowrank`, or `lowrank:RANK`."""
-        return self.kind if self.rank is None else f"{self.kind}:{self.rank}"
+        if self.rank is None:
+            return self.kind
+        return f"{self.kind}:{self.rank}"
 
     def fit(self, source: Vectors, target: Vectors, texts: TextRows | None = None) -> Self:
         """Solve the ridge problem and keep the leading directions of what it fits."""
@@ -82,7 +86,8 @@ class LowRank(StretchableStitch):
         directions = thin_svd(x @ path.coefficients)[2].T
         up = directions[:, : self._choose_rank(path, y, directions)]
         down = path.coefficients @ up
-        self.down_, self.up_ = down.astype(np.float32), up.T.astype(np.float32)
+        self.down_ = down.astype(np.float32)
+        self.up_ = up.T.astype(np.float32)
         self.offset_ = (target_mean - (source_mean @ down) @ up.T).astype(np.float32)
         return self
 
@@ -112,4 +117,6 @@ class LowRank(StretchableStitch):
 
     def kind_facts(self) -> dict[str, float]:
         """The rank that was kept."""
-        return {"rank": float(self.down_.shape[1])} if hasattr(self, "down_") else {}
+        if not hasattr(self, "down_"):
+            return {}
+        return {"rank": float(self.down_.shape[1])}

@@ -64,7 +64,10 @@ class Training:
 
 def held_out_count(pairs: int) -> int:
     """Return how many pairs decide when to stop; none where pairs are few."""
-    return max(3, round(0.1 * pairs)) if pairs >= 20 else 0
+    # A tenth of fewer is a pair, which would stop the training by chance
+    if pairs < 20:
+        return 0
+    return max(3, round(0.1 * pairs))
 
 
 def new_network(widths: Sequence[int], generator: Generator) -> Sequential:
@@ -135,7 +138,8 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training) -> 
         generator = torch.Generator().manual_seed(0)
         order = torch.randperm(len(x), generator=generator)
         count = held_out_count(len(x))
-        network, sides = new_network(widths, generator), (torch.tensor(x), torch.tensor(y))
+        network = new_network(widths, generator)
+        sides = (torch.tensor(x), torch.tensor(y))
         fit, held_out = ([side[rows] for side in sides] for rows in (order[count:], order[:count]))
         curve = _descend(network, fit, held_out, settings, generator)
         arrays = [parameter.detach().numpy().copy() for parameter in network.parameters()]
@@ -164,11 +168,14 @@ def _descend(
     import torch
     from torch.optim.lr_scheduler import CosineAnnealingLR
 
-    epochs, n_held_out = settings.epochs(len(fit[0])), len(held_out[0])
+    epochs = settings.epochs(len(fit[0]))
+    n_held_out = len(held_out[0])
     optimizer = new_optimizer(network, settings)
     schedule = CosineAnnealingLR(optimizer, epochs)
     curve: list[tuple[float, ...]] = []
-    best, best_epoch, best_state = math.inf, 0, deepcopy(network.state_dict())
+    best_loss = math.inf
+    best_epoch = 0
+    best_state = deepcopy(network.state_dict())
     for epoch in range(1, epochs + 1):
         total = 0.0
         for rows in torch.split(torch.randperm(len(fit[0]), generator=generator), settings.batch_size):
@@ -183,15 +190,20 @@ def _descend(
             with torch.no_grad():
                 losses.append(float(_loss(network, *held_out)))
         schedule.step()
+        # What has diverged comes back no more
         if not all(map(math.isfinite, losses)):
             break
         curve.append((epoch, *losses))
-        if losses[-1] < best - 1e-4 or not n_held_out:
-            best, best_epoch, best_state = losses[-1], epoch, deepcopy(network.state_dict())
+        if losses[-1] < best_loss - 1e-4 or not n_held_out:
+            best_loss = losses[-1]
+            best_epoch = epoch
+            best_state = deepcopy(network.state_dict())
         if epoch - best_epoch >= max(1, round(settings.patience * epochs)):
             break
     network.load_state_dict(best_state)
-    return np.array(curve, dtype=np.float32).reshape(len(curve), 3 if n_held_out else 2)
+    # Named, as an empty curve has columns too
+    columns = 3 if n_held_out else 2
+    return np.array(curve, dtype=np.float32).reshape(len(curve), columns)
 
 
 class Mlp(StretchableStitch):
@@ -218,7 +230,9 @@ class Mlp(StretchableStitch):
     @classmethod
     def from_option(cls, option: str | None) -> Self | None:
         """`mlp:LAYERS`; there is none without a number."""
-        return cls(int(option)) if option and option in map(str, range(1, 8)) else None
+        if option is None or option not in map(str, range(1, 8)):
+            return None
+        return cls(int(option))
 
     def __init__(self, layers: int, *, training: Training | None = None) -> None:
         self.layers = layers
@@ -281,13 +295,17 @@ class Mlp(StretchableStitch):
             return {}
         figures = {"layers": float(self.layers), "epochs": float(len(self.loss_curve_))}
         held_out = self.loss_curve_[:, 2:]
-        return {**figures, "held_out_loss": float(held_out.min())} if held_out.size else figures
+        if held_out.size:
+            figures["held_out_loss"] = float(held_out.min())
+        return figures
 
 
 def _forward(rows: Vectors, layers: Sequence[AffineLayer]) -> Vectors:
     """Rows through layers, with rectified outputs between them."""
     for index, layer in enumerate(layers):
-        rows = (rows.clip(0) if index else rows) @ layer.weights
+        if index:
+            rows = rows.clip(0)
+        rows = rows @ layer.weights
         rows += layer.biases
     return rows
 

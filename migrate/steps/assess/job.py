@@ -50,12 +50,14 @@ class AssessJob:
 
     def execute(self) -> Assessment:
         """Count the store's texts, and set the plans side by side."""
-        audit = self.options.audit
+        audited = None
+        if self.options.audit is not None:
+            audited = read_kept(Path(self.options.audit))
         return assess_store(
             self.store,
             self.model,
             rate=self._rate(),
-            audited=None if audit is None else read_kept(Path(audit)),
+            audited=audited,
             cached=self.cached,
             texts_per_request=self.batch_size,
             progress=self.progress,
@@ -65,17 +67,23 @@ class AssessJob:
         """Return whether some texts are embedded here, to measure how long they take."""
         if self.rate is not None or self.model.is_api:
             return False
-        is_here = self.model.is_local and self.model.counter.exact  # its tokenizer is here, and so is the model
-        return is_here if self.options.calibrate is None else self.options.calibrate
+        if self.options.calibrate is not None:
+            return self.options.calibrate
+        # A model whose tokenizer is here is here itself, and nothing has to be downloaded to time it
+        return self.model.is_local and self.model.counter.exact
 
     def _rate(self) -> Rate | None:
         """Return the rate that was given, was measured now, or is the provider's limit; None where nobody knows."""
-        options, model = self.options, self.model
-        if options.calibrate and (model.is_api or self.rate is not None):
-            why = "the target is an API, and nothing is spent here" if model.is_api else "a rate says it already"
-            raise UsageError(f"--calibrate: {why}; leave it out")
-        is_own = self.is_own_server or bool(os.environ.get("OPENAI_BASE_URL"))
-        limits = tier_rate(options.tier) if model.rate_limits and not is_own else None
+        options = self.options
+        if options.calibrate and self.model.is_api:
+            raise UsageError("--calibrate: the target is an API, and nothing is spent here; leave it out")
+        if options.calibrate and self.rate is not None:
+            raise UsageError("--calibrate: a rate says it already; leave it out")
+        # Servers that speak OpenAI's protocol take the same SPEC, and have no tiers
+        is_own_server = self.is_own_server or bool(os.environ.get("OPENAI_BASE_URL"))
+        limits = None
+        if self.model.rate_limits and not is_own_server:
+            limits = tier_rate(options.tier)
         if self.rate is not None:
             return Rate.parse(self.rate).completed(limits)
         if not self.is_timed():

@@ -62,14 +62,16 @@ class FitInputs:
     grown_from: FittedStitch | None
     views: Mapping[str, Embedder]
     named: bool
-    given: Mapping[str, Embedder]
+    unmetered_views: Mapping[str, Embedder]
     free: Embedder | None = None
 
 
 def open_inputs(options: FitOptions, context: RunContext) -> FitInputs:
     """Open what a fit names, as it is by itself, and make sure that it goes together. Nothing is embedded."""
     store = store_of(options.store)
-    old = None if options.source_model is None else source_model_of(store, options.source_model)
+    old = None
+    if options.source_model is not None:
+        old = source_model_of(store, options.source_model)
     return inputs_of(options, store, model_at(options.target), old, _named_views(options.view), context)
 
 
@@ -90,21 +92,31 @@ def inputs_of(
     stitches = named_stitches(options.specs, options.direction)
     check_files(store)
     require_texts(store, target)
+    source_model = store.info.recorded_model
+    metered_old = None
+    if old is not None:
+        source_model = old.identity
+        metered_old = context.cap.meter(old)
     log = None
     if options.query_log is not None:
-        log = QueryLog(log_of(options.query_log), None if old is None else context.cap.meter(old))
-    recorded = store.info.manifest.model if store.info.manifest else None
-    source_model = recorded if old is None else old.identity
+        log = QueryLog(log_of(options.query_log), metered_old)
     _check_views(options, store, named or {}, target=target.profile.spec)
     check_texts(store, stitches)
-    prior = None if options.prior is None else stitch_at(options.prior)
-    earlier = None if options.grown_from is None else stitch_at(options.grown_from)
-    if prior is not None:
+    prior = None
+    if options.prior is not None:
+        prior = stitch_at(options.prior)
         _check_prior(options, store, target, prior, source_model)
-    if earlier is not None:
+    earlier = None
+    if options.grown_from is not None:
+        earlier = stitch_at(options.grown_from)
         _check_grown(options, store, target, earlier)
-    free = None if named == {} else _free_model(options, store, target)
-    views = _free_views(free, source_model) if named is None else named
+    free = None
+    # An empty mapping is `--view none`: no further model, not even a free one
+    if named != {}:
+        free = _free_model(options, store, target)
+    views = named
+    if views is None:
+        views = _free_views(free, source_model)
     return FitInputs(
         context=context,
         store=store,
@@ -115,7 +127,7 @@ def inputs_of(
         grown_from=earlier,
         views={spec: context.cap.meter(view) for spec, view in views.items()},
         named=named is not None,
-        given=views,
+        unmetered_views=views,
         free=free,
     )
 
@@ -131,7 +143,9 @@ def require_texts(store: Store, embedder: Embedder | None = None) -> None:
         raise StoreError(
             f"{store.info.location}: holds no vectors, so there is nothing to move; give a store that does"
         )
-    instead = "" if embedder is None else ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
+    instead = ""
+    if embedder is not None:
+        instead = ", or take vectors found by id: --target file:VECTORS.npz, without doc_texts"
     raise StoreError(
         f"{store.info.location}: the store has no texts to embed again; {store.info.way_to_texts}{instead}"
     )
@@ -157,9 +171,17 @@ def named_stitches(specs: Sequence[str], direction: str) -> list[Stitch]:
         raise UsageError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
     stitches = [new_stitch(spec) for spec in specs if spec != AUTO]
     for stitch in stitches:
-        if stitch.reads_texts if direction == QUERY else stitch.kind == Adjoint.kind:
-            candidates = ", ".join(QUERY_CANDIDATES if direction == QUERY else AUTO_CANDIDATES)
-            raise UsageError(f"the stitch {stitch.spec!r} does not map a {direction}; choose one such as {candidates}")
+        if direction == QUERY:
+            # The texts that a stitch reads are documents
+            is_unfit = stitch.reads_texts
+            candidates = QUERY_CANDIDATES
+        else:
+            is_unfit = stitch.kind == Adjoint.kind
+            candidates = AUTO_CANDIDATES
+        if is_unfit:
+            raise UsageError(
+                f"the stitch {stitch.spec!r} does not map a {direction}; choose one such as {', '.join(candidates)}"
+            )
     return stitches
 
 
@@ -167,8 +189,10 @@ def load_views(specs: Sequence[str], load: Callable[[str], Embedder]) -> dict[st
     """Return the further models that were named, by their specs; none for `none`."""
     if NO_VIEW in specs and set(specs) != {NO_VIEW}:
         raise UsageError(f"--view {NO_VIEW} goes alone; leave it or the others out")
+    if NO_VIEW in specs:
+        return {}
     views = {}
-    for spec in specs if NO_VIEW not in specs else ():
+    for spec in specs:
         bare, settings = split_settings(spec)
         if not_allowed := settings.keys() & {"dimensions", "document_prefix", "query_prefix"}:
             raise UsageError(
@@ -228,13 +252,14 @@ def _check_prior(
         raise UsageError("--prior is for stitches that map documents; leave it out")
     if set(options.specs) != {Ridge.kind}:
         raise UsageError("--prior is for the stitch ridge alone; leave --kind out, or give --kind ridge")
-    manifest, target = prior.manifest, embedder.identity
+    manifest = prior.manifest
+    target = embedder.identity
     require_direction(manifest, DOCUMENT, source="--prior")
-    dims, expected = (input_dim(manifest), prior.dim), (store.info.dim, target.dim)
-    if dims != expected:
+    source_dim = input_dim(manifest)
+    if source_dim != store.info.dim or prior.dim != target.dim:
         raise StitchError(
-            f"the prior leads from {dims[0]} to {dims[1]} dimensions, not from {expected[0]} to {expected[1]}; take a "
-            "stitch of the same two models"
+            f"the prior leads from {source_dim} to {prior.dim} dimensions, not from {store.info.dim} to {target.dim}; "
+            "take a stitch of the same two models"
         )
     for model_of_prior, model in ((manifest.source_model, source_model), (manifest.model, target)):
         if model_of_prior is not None and model is not None and _differ(model_of_prior, model):
@@ -248,10 +273,12 @@ def _check_prior(
 def _check_grown(options: FitOptions, store: Store, embedder: Embedder, earlier: FittedStitch) -> None:
     """Make sure that the earlier stitch is for this store and target, and that there is room for new documents."""
     require_direction(earlier.manifest, DOCUMENT, source="--grown-from")
-    model, dim = earlier.manifest.model, input_dim(earlier.manifest)
+    model = earlier.manifest.model
+    dim = input_dim(earlier.manifest)
     if dim != store.info.dim or (model is not None and _differ(model, embedder.identity)):
+        leads_to = model.spec if model else "a nameless model"
         raise StitchError(
-            f"--grown-from: the stitch leads from {dim} dimensions to {model.spec if model else 'a nameless model'}, "
+            f"--grown-from: the stitch leads from {dim} dimensions to {leads_to}, "
             f"not from {store.info.dim} to {embedder.identity.spec}; name the stitch of this store"
         )
     if options.sample <= len(earlier.sample.ids):
@@ -279,7 +306,10 @@ def _free_model(options: FitOptions, store: Store, embedder: Embedder) -> Embedd
         return None
     if embedder.profile.is_paid is False or min(options.sample, store.info.count) < FEWEST_VIEWED:
         return None
-    return load_embedder(FREE_VIEW) if has_packaged_model() else None
+    # It comes with a package of its own, which need not be installed
+    if not has_packaged_model():
+        return None
+    return load_embedder(FREE_VIEW)
 
 
 def _free_views(free: Embedder | None, source: ModelIdentity | None) -> dict[str, Embedder]:

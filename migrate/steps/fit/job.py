@@ -32,7 +32,7 @@ from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, 
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
-from migrate.vectors import Document, Progress, check_vectors, no_progress
+from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progress
 
 _COMPARED: Final = 2 * ASKED_AGAIN
 """Documents of the sample by which a view is held against the target: most must agree, and a few may be cut off."""
@@ -57,8 +57,11 @@ class FitJob(Job[FittedStitch]):
 
     def execute(self) -> FittedStitch:
         """Embed the sample, judge the candidates on it, and fit the chosen one on all."""
-        check_stored_vectors(self.options, self.inputs)  # before a log is embedded to draw the sample
-        sample = draw(self.options, self.inputs) if self.sample is None else self.sample
+        # Before a log is embedded to draw the sample
+        check_stored_vectors(self.options, self.inputs)
+        sample = self.sample
+        if sample is None:
+            sample = draw(self.options, self.inputs)
         return fit(self.options, self.inputs, sample)
 
 
@@ -70,8 +73,10 @@ def open_fit(options: FitOptions, context: RunContext) -> FitJob:
 def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
     """Return the fit of what is open. Nothing is embedded."""
     log = inputs.log
-    asks_model = log is not None and log.embedder is not None
-    sample = None if asks_model else draw(options, inputs)
+    sample = None
+    # A log that a model embeds is paid for, and nothing is spent before the estimate was agreed to
+    if log is None or log.embedder is None:
+        sample = draw(options, inputs)
     documents = partial(expected_documents, options, inputs, sample)
     models = [PlannedModel(inputs.embedder, inputs.context.cap, documents=documents, again=ASKED_AGAIN)]
     if log is not None and log.embedder is not None:
@@ -89,13 +94,15 @@ def expected_documents(options: FitOptions, inputs: FitInputs, sample: Sample | 
 
 def draw(options: FitOptions, inputs: FitInputs) -> Sample:
     """Choose the documents to fit on; those of an earlier stitch, which are paid for, come first."""
-    earlier = inputs.grown_from
+    paid: Sequence[str] = ()
+    if inputs.grown_from is not None:
+        paid = inputs.grown_from.sample.ids
     return draw_sample(
         inputs.store,
         options.sample,
         strategy=options.strategy,
         query_log=inputs.log,
-        paid=() if earlier is None else earlier.sample.ids,
+        paid=paid,
         seed=options.seed,
         progress=inputs.context.progress,
     )
@@ -103,13 +110,16 @@ def draw(options: FitOptions, inputs: FitInputs) -> Sample:
 
 def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     """Embed a sample, judge the candidates on it, and fit the chosen one on all."""
-    seed, progress = options.seed, inputs.context.progress
-    store, embedder = inputs.store, inputs.embedder
+    seed = options.seed
+    progress = inputs.context.progress
+    store = inputs.store
+    embedder = inputs.embedder
     if store.info.has_texts:
         embedder.fit(store.documents())
-    log = digests_of(inputs.log.looked_up if inputs.log else ())
-    pairs = embed_pairs(store, with_choosers(embedder, log), sample, progress=progress)
-    chosen_by = log | choosers_of_source(store, embedder, pairs.source, pairs.target)
+    looked_up = inputs.log.looked_up if inputs.log else ()
+    log_digests = digests_of(looked_up)
+    pairs = embed_pairs(store, with_choosers(embedder, log_digests), sample, progress=progress)
+    chosen_by = log_digests | choosers_of_source(store, embedder, pairs.source, pairs.target)
     manifest = _manifest(options, inputs, sample, chosen_by)
     state = dict(state_of(embedder))
     with threads_for(len(pairs.source)):
@@ -117,18 +127,19 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     if options.direction == QUERY:
         fitted = fit_query_pairs(pairs, options.specs, manifest=manifest, state=state, seed=seed, progress=progress)
         return replace(fitted, selection=replace(fitted.selection, mixture=mixture))
-    views, targets = dict(inputs.views), list[str]()
-    if not inputs.named:  # a view that nobody named, and that is the target in disguise, is none
-        new = Claim(sample.documents, pairs.target, _OF_ANOTHER_HOST)
-        targets = [spec for spec, view in views.items() if matches(new, view, _COMPARED).is_mostly_right]
-        views = {spec: view for spec, view in views.items() if spec not in targets}
+    targets = _views_of_target(inputs, sample, pairs.target)
+    views = {spec: view for spec, view in inputs.views.items() if spec not in targets}
     texts = [document.text for document in sample.documents]
-    reader, tokens = None, None
+    reader = None
+    tokens = None
     if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
             reader = fit_reader(store, token_table_of(embedder), views, seed=seed)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
+    prior = None
+    if inputs.prior is not None:
+        prior = prior_map(inputs.prior)
     fitted = fit_pairs(
         pairs,
         options.specs,
@@ -137,7 +148,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
         seed=seed,
         texts=texts,
         reader=reader,
-        prior=None if inputs.prior is None else prior_map(inputs.prior),
+        prior=prior,
         trial=None if inputs.named else store.info.count,
         progress=progress,
     )
@@ -150,7 +161,10 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
         overlap = selection.best.scores.overlap_at_10
         tried = TriedViews(tuple(targets), 1.0, overlap, helps=False, documents=store.info.count, is_target=True)
         fitted = replace(fitted, selection=replace(selection, tried=tried))
-    return fitted if fitted.reader is None else replace(fitted, reader=fitted.reader.with_models(inputs.given))
+    if fitted.reader is None:
+        return fitted
+    # Without the meters of this fit: the stitch goes on to runs with caps of their own
+    return replace(fitted, reader=fitted.reader.with_models(inputs.unmetered_views))
 
 
 def check_stored_vectors(options: FitOptions, inputs: FitInputs) -> None:
@@ -166,13 +180,27 @@ def check_stored_vectors(options: FitOptions, inputs: FitInputs) -> None:
         start += len(batch)
 
 
+def _views_of_target(inputs: FitInputs, sample: Sample, vectors: Vectors) -> list[str]:
+    """Return the free views that are the target under another name; `vectors` are the target's of the sample."""
+    # Those that a person named are used as asked
+    if inputs.named:
+        return []
+    # With such a view, to translate would be a full re-embed
+    of_target = Claim(sample.documents, vectors, _OF_ANOTHER_HOST)
+    return [spec for spec, view in inputs.views.items() if matches(of_target, view, _COMPARED).is_mostly_right]
+
+
 def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:
     """Return how long a local model takes for all of a store, by a few documents that it has not embedded yet."""
     order = random_order(store, 0)
     unseen = order[~np.isin(order, sample.rows)][:CALIBRATION_TEXTS]
     documents = list(store.documents(np.sort(unseen)))
-    rate = measure_rate(model, documents).requests_per_min if documents else None
-    return None if rate is None else store.info.count / rate
+    if not documents:
+        return None
+    rate = measure_rate(model, documents).requests_per_min
+    if rate is None:
+        return None
+    return store.info.count / rate
 
 
 def _manifest(options: FitOptions, inputs: FitInputs, sample: Sample, chosen_by: frozenset[str]) -> Manifest:
@@ -201,20 +229,22 @@ def request_of(options: FitOptions, inputs: FitInputs) -> str:
 
     The embedder knows the words of the store by then.
     """
-    stitches = {"prior": inputs.prior, "grown from": inputs.grown_from}
+    named = {"query log": inputs.log, "prior": inputs.prior, "grown from": inputs.grown_from}
+    source_model = None
+    if inputs.source_model is not None:
+        source_model = asdict(inputs.source_model)
     return sha256_json(
         {
             "store": inputs.store.snapshot().fingerprint,
             "model": inputs.embedder.cache_scope("document"),
-            "source model": None if inputs.source_model is None else asdict(inputs.source_model),
+            "source model": source_model,
             "direction": options.direction,
             "stitch": options.specs,
             "sample": options.sample,
             "strategy": options.strategy,
             "seed": options.seed,
-            "query log": None if inputs.log is None else inputs.log.digest(),
             "views": {spec: view.cache_scope("document") for spec, view in inputs.views.items()},
-            **{name: None if stitch is None else stitch.digest() for name, stitch in stitches.items()},
+            **{name: None if value is None else value.digest() for name, value in named.items()},
         }
     )
 
@@ -239,23 +269,32 @@ def fit_pairs(
     on. With `trial`, the number of documents of the store, further models are used only where they help beyond the
     error of what is measured, and where no more than `MOST_VIEWED` documents would have to be embedded with them.
     """
-    read = None if reader is None else reader.read(texts)
+    read = None
+    if reader is not None:
+        read = reader.read(texts)
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
     with threads_for(len(pairing)):
-        tuned = {} if prior is None else {Ridge.kind: _leaning_ridge(pairing, prior)}
+        tuned = {}
+        if prior is not None:
+            tuned[Ridge.kind] = _leaning_ridge(pairing, prior)
         select = partial(select_stitch, specs=specs, tuned=tuned, progress=progress)
         selection = select(pairing)
-        tried = [] if reader is None or trial is None else list(reader.models)
-        if tried and trial is not None:
-            bare = pairing.without_views(map(view_of, tried))
-            plain = select(bare)
-            views = TriedViews.compare(tuple(tried), selection, plain, documents=trial)
-            pairing, selection = (pairing, selection) if views.is_used else (bare, plain)
+        if reader is not None and reader.models and trial is not None:
+            # Each model costs an embedding of the whole store, so it has to find more than the same choice without it
+            tried = tuple(reader.models)
+            without_views = pairing.without_views(map(view_of, tried))
+            plain_selection = select(without_views)
+            views = TriedViews.compare(tried, selection, plain_selection, documents=trial)
+            if not views.is_used:
+                pairing = without_views
+                selection = plain_selection
             selection = replace(selection, tried=views)
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
-        fallback = fit_fallback(pairing, selection) if fitted.reads_texts else None
+        fallback = None
+        if fitted.reads_texts:
+            fallback = fit_fallback(pairing, selection)
     if fallback is None or reader is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)
     return FittedStitch(fitted, norm, sample, selection, manifest, state, reader.for_stitch(fitted), fallback)
@@ -278,11 +317,13 @@ def _with_free_tokens(
     reader = fit_reader(inputs.store, table, plain.models, seed=seed)
     # Other models embed texts, and would say the same of both
     with_tokens, bare = (
-        Pairing(pairs.source, pairs.target, replace(one, models={}).read(texts), seed).in_own_order()
-        for one in (reader, plain)
+        Pairing(pairs.source, pairs.target, replace(text_reader, models={}).read(texts), seed).in_own_order()
+        for text_reader in (reader, plain)
     )
     tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)
-    return (reader if tried.is_used else plain), tried
+    if tried.is_used:
+        return reader, tried
+    return plain, tried
 
 
 def fit_reader(

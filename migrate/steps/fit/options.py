@@ -98,4 +98,7 @@ class FitOptions(PaidOptions):
     def specs(self) -> tuple[str, ...]:
         """The stitches to choose among; a prior is for one of them."""
         kinds = (self.kind,) if isinstance(self.kind, str) else tuple(self.kind)
-        return ("ridge",) if self.prior is not None and set(kinds) <= {"auto"} else kinds
+        # The ridge alone takes a prior
+        if self.prior is not None and set(kinds) <= {"auto"}:
+            return ("ridge",)
+        return kinds

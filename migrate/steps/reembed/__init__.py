@@ -67,7 +67,9 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
         context = context or RunContext()
         if self.from_cache:
             return open_fill(self, context)
-        return open_reembed(self, context) if self.share is None else self.of_share().open(context)
+        if self.share is not None:
+            return self.of_share().open(context)
+        return open_reembed(self, context)
 
 
 reembed = function(Reembed)

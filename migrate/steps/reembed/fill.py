@@ -80,8 +80,11 @@ def backfill_store(
     snapshot = store.snapshot()
     manifest = _check_fits(store, embedder)
     rows = batch_rows(store.info.dim)
-    old = stored_confidence(store)
-    confidence = np.full(store.info.count, np.nan, dtype=np.float32) if old is None else old.copy()
+    recorded = stored_confidence(store)
+    if recorded is None:
+        confidence = np.full(store.info.count, np.nan, dtype=np.float32)
+    else:
+        confidence = recorded.copy()
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     cache = cache_of(embedder)
     choosers = cache.choosers(choices) if cache is not None else frozenset()
@@ -90,7 +93,8 @@ def backfill_store(
         claim = claim_of_cache(embedder, list(store.documents(sample)))
         matches(claim, embedder, past_cache=True).require(store.info.location)
         is_true = confidence == 1
-        if is_cached.any() and (is_true & ~is_cached).any():  # true vectors stay beside those of the cache
+        # True vectors stay beside those of the cache, so both have to be of one model
+        if is_cached.any() and (is_true & ~is_cached).any():
             claim = claim_of_true_rows(store, np.flatnonzero(is_true))
             matches(claim, embedder, past_cache=True).require_one(store.info.location)
     n_true = int((is_cached | (confidence == 1)).sum())
@@ -125,15 +129,19 @@ def backfill_store(
 
 def count_true(store: Store, embedder: Embedder, *, progress: Progress = no_progress) -> tuple[int, int]:
     """Return how many vectors of a store a backfill would make or leave true ones, and how many are; as it raises."""
-    manifest, stored = _check_fits(store, embedder), stored_confidence(store)
-    is_true = np.zeros(store.info.count, dtype=bool) if stored is None else stored == 1
+    manifest = _check_fits(store, embedder)
+    recorded = stored_confidence(store)
+    is_true = np.zeros(store.info.count, dtype=bool)
+    if recorded is not None:
+        is_true = recorded == 1
     is_cached, _ = _cached_rows(store, embedder, batch_rows(store.info.dim), ~is_true, progress)
     return int((is_cached | is_true).sum()), manifest.counts.get(TRUE, 0)
 
 
 def _check_fits(store: Store, embedder: Embedder) -> Manifest:
     """The store's manifest, after making sure that its vectors are of the model whose cache it is."""
-    path, manifest = store.info.location, store.info.manifest
+    path = store.info.location
+    manifest = store.info.manifest
     if not store.info.has_texts:
         raise StoreError(f"{path}: the store has no texts to look up in the cache; nothing can be filled in")
     if manifest is None or manifest.model is None:
@@ -153,7 +161,8 @@ def _cached_rows(
     choices = set[bytes]()
     for start, documents in _blocks(store, rows):
         progress("look into the cache", start, store.info.count)
-        cached = is_cached[start : start + len(documents)] = are_cached(embedder, documents, "document")
+        cached = are_cached(embedder, documents, "document")
+        is_cached[start : start + len(documents)] = cached
         if cache is None:
             continue
         chosen = zip(cache.choices(documents, "document"), cached, is_new[start:].tolist(), strict=False)
@@ -162,7 +171,8 @@ def _cached_rows(
 
 
 def _blocks(store: Store, rows: int) -> Iterator[tuple[int, list[Document]]]:
-    documents, start = store.documents(), 0
+    documents = store.documents()
+    start = 0
     while block := list(islice(documents, rows)):
         yield start, block
         start += len(block)

@@ -82,7 +82,9 @@ def reembed_job(options: ReembedOptions, source: Store, target: Embedder, contex
 
 def _documents_left(options: ReembedOptions, source: Store, *, is_done: bool) -> Iterable[Document]:
     """Return the documents that a full re-embed would still embed."""
-    return () if is_done else documents_left(source, options.output, restart=options.restart)
+    if is_done:
+        return ()
+    return documents_left(source, options.output, restart=options.restart)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

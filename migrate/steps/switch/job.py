@@ -119,19 +119,21 @@ def plan_switch(
     """Compare two stores, and make sure that the new one is SAFE, as `compare_stores` does; nothing is written."""
     old = location_of(old_store)
     new = location_of(new_store)
-    exchange_before = find_exchange(old)
-    record = None if exchange_before is None else exchange_before.record()
-    if exchange_before is not None and record is not None:
+    earlier = _switched_at(old)
+    if earlier is not None:
+        earlier_exchange, record = earlier
         if record["new"] != new:
             word = shlex.quote(old)
             raise UsageError(
                 f"{old}: {record['new']} was switched here before; run `rollback {word}` or `forget {word}` first"
             )
-        return Trade(Switched.of(record, already=True), partial(exchange_before.switch, record))
-    behind = find_exchange(new)
-    if behind is not None and (other_record := behind.record()) is not None:
+        # The same switch again finishes one that was killed half way
+        return Trade(Switched.of(record, already=True), partial(earlier_exchange.switch, record))
+    elsewhere = _switched_at(new)
+    if elsewhere is not None:
+        _, other_record = elsewhere
         raise moved(new, other_record["old"])
-    stores = open_store(old, verify=True), open_store(new, verify=True)
+    stores = (open_store(old, verify=True), open_store(new, verify=True))
     exchange = _exchange(*stores)
     done = compare_stores(*stores, proof=proof, unproven=unproven)
     exchange.check = partial(_refuse_changed, *stores)
@@ -147,7 +149,8 @@ def plan_rollback(store: StoreLike) -> Trade[Switched]:
 def plan_forget(store: StoreLike) -> Trade[Switched] | Trade[Dropped]:
     """Find what is to be forgotten: a field that the location names, else the old store of a switch."""
     if (field := _field_of(store)) is not None:
-        field.discard_dropped()  # before it is refused as one that is gone
+        # A forget that was killed has left a column that is gone for readers, and still has its data
+        field.discard_dropped()
         field.refuse_drop()
         return Trade(Dropped(field.location), field.drop)
     exchange, record = exchange_of(store)
@@ -157,8 +160,9 @@ def plan_forget(store: StoreLike) -> Trade[Switched] | Trade[Dropped]:
 def _field_of(store: StoreLike) -> NamedField | None:
     """Return the field that is to be dropped; None where the store is part of a switch, or no field is named."""
     location = location_of(store)
-    exchange = find_exchange(location)
-    return None if exchange is not None and exchange.record() is not None else NamedField.at(location)
+    if _switched_at(location) is not None:
+        return None
+    return NamedField.at(location)
 
 
 def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bool = False) -> Switched:
@@ -169,28 +173,31 @@ def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bo
     Raises InputError: they have not the same documents, or the report is not SAFE or of others. UsageError: the old
     one was made from the new one.
     """
-    locations = location_of(old), location_of(new)
-    contents = content_of(old), content_of(new)
+    old_location = location_of(old)
+    new_location = location_of(new)
+    contents = (content_of(old), content_of(new))
     if difference := _differ(old, new, contents):
         counts = " and ".join(f"{content['count']:,}" for content in contents)
         raise InputError(
-            f"{locations[1]}: this has other {difference} than {locations[0]} ({counts} vectors); bring it up to date "
+            f"{new_location}: this has other {difference} than {old_location} ({counts} vectors); bring it up to date "
             "with `sync`, or translate again"
         )
     if _is_made_from(old, contents[1]):
         raise UsageError(
-            f"{locations[0]}: this was made from {locations[1]}, and so is the new store of the two; name the old one "
+            f"{old_location}: this was made from {new_location}, and so is the new store of the two; name the old one "
             "first"
         )
-    all_true, checked = False, _Proof()
+    all_true = False
+    checked = _Proof()
     if not unproven:
         all_true = proof is None and _is_full_reembed(old, new, contents)
         if not all_true:
             checked = _check_report(old, new, contents, proof)
         _refuse_other_documents(old, new)
     return Switched(
-        *locations,
-        aside=locations[1],
+        old=old_location,
+        new=new_location,
+        aside=new_location,
         model=_model(new),
         old_model=_model(old),
         proven=not unproven,
@@ -202,17 +209,29 @@ def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bo
 
 def location_of(store: StoreLike) -> str:
     """Return the location of a store in full, as a switch may be undone from another folder; without a password."""
-    return hide_secrets(absolute_location(store.info.location if isinstance(store, Store) else store))
+    location = store.info.location if isinstance(store, Store) else store
+    return hide_secrets(absolute_location(location))
 
 
 def exchange_of(store: StoreLike) -> tuple[Exchange, Record]:
     """Return the exchange at a store, with its record; UsageError where nothing was switched."""
     old = location_of(store)
-    exchange = find_exchange(old)
-    record = None if exchange is None else exchange.record()
-    if exchange is None or record is None:
-        open_store(old)  # what is not there is told as that
+    switched = _switched_at(old)
+    if switched is None:
+        # A store that is not there has an error of its own
+        open_store(old)
         raise UsageError(f"{old}: nothing was switched here, or it is rolled back or forgotten already")
+    return switched
+
+
+def _switched_at(location: str) -> tuple[Exchange, Record] | None:
+    """Return the exchange at a location, with its record; None where nothing was switched."""
+    exchange = find_exchange(location)
+    if exchange is None:
+        return None
+    record = exchange.record()
+    if record is None:
+        return None
     return exchange, record
 
 
@@ -246,14 +265,17 @@ def _sum_of_ids(store: Store) -> int:
 
 def _model(store: Store) -> str | None:
     """Return the SPEC by which queries are embedded for a store, with its dimensions and prefixes."""
-    model = None if store.info.manifest is None else store.info.manifest.model
-    return None if model is None else with_settings(model.spec, special_options(model))
+    model = store.info.recorded_model
+    if model is None:
+        return None
+    return with_settings(model.spec, special_options(model))
 
 
 def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bool:
     """Return whether every vector of the new store is its model's own, so that no audit could find anything better."""
-    is_from = old.info.has_texts or _is_made_from(new, contents[0])  # texts are compared in any case
-    return is_from and is_all_true(new) and is_as_made(new, contents[1])
+    # Texts are compared in any case, and show of which store the new one is
+    is_from_old = old.info.has_texts or _is_made_from(new, contents[0])
+    return is_from_old and is_all_true(new) and is_as_made(new, contents[1])
 
 
 def _check_report(
@@ -271,9 +293,11 @@ def _check_report(
         source = proof = _report_beside(new)
     elif isinstance(proof, str | Path):
         source = proof
-    report = _read(source, proof.document if isinstance(proof, AuditReport) else None)
-    plan, stores = report["plan"], report["stores"]
-    translated, source_content = stores.get("translated"), stores.get("source")
+    document = proof.document if isinstance(proof, AuditReport) else None
+    report = _read(source, document)
+    plan = report["plan"]
+    translated = report["stores"].get("translated")
+    source_content = report["stores"].get("source")
     in_two_stages = _TWO_STAGES.fullmatch(plan["name"])
     if plan["name"] != TRANSLATED and in_two_stages is None:
         raise InputError(
@@ -291,7 +315,7 @@ def _check_report(
     if not is_content(translated, contents[1], new):
         reason = _why_other("store", translated, contents[1], new)
         raise InputError(f"{source}: this report {reason}, and has to be of {new.info.location}; {_AUDIT_AGAIN}")
-    # an audit without --source: the new store itself may say what it was made from
+    # An audit without --source: the new store itself may say what it was made from
     if source_content is None:
         is_of_source = _is_made_from(new, contents[0])
     else:
@@ -299,10 +323,10 @@ def _check_report(
     if not is_of_source:
         reason = _why_other("source", source_content, contents[0], old)
         raise InputError(f"{source}: this report {reason}, and has to compare with {old.info.location}; {_AUDIT_AGAIN}")
-    return _Proof(
-        two_stage=None if in_two_stages is None else int(in_two_stages[1]),
-        margin=float(report["verdict"]["margin"]),
-    )
+    two_stage = None
+    if in_two_stages is not None:
+        two_stage = int(in_two_stages[1])
+    return _Proof(two_stage=two_stage, margin=float(report["verdict"]["margin"]))
 
 
 def _why_other(noun: str, recorded: object, content: Mapping[str, Any], store: Store) -> str:
@@ -315,9 +339,14 @@ def _why_other(noun: str, recorded: object, content: Mapping[str, Any], store: S
 
 def _report_beside(new: Store) -> Path:
     folder = path_in(new.info.location)
-    report = None if folder is None else folder.absolute().with_name(REPORT)
+    report = None
+    if folder is not None:
+        report = folder.absolute().with_name(REPORT)
     if report is None or not report.is_file():
-        why = ", and it is not what it was when all of it was embedded" if is_all_true(new) else ""
+        why = ""
+        # A full re-embed needs no report, unless it was written to since
+        if is_all_true(new):
+            why = ", and it is not what it was when all of it was embedded"
         raise InputError(
             f"{new.info.location}: there is no report of an audit beside it{why}; name one with --audit FILE, or "
             f"{_AUDIT_AGAIN}"
@@ -361,5 +390,7 @@ def _refuse_changed(*stores: Store) -> None:
 def _is_made_from(store: Store, source: Mapping[str, Any]) -> bool:
     """Return whether the manifest of a store says that it was made from one with the content of `source`."""
     manifest = store.info.manifest
-    rows = None if manifest is None else manifest.inputs.get("source rows")
+    if manifest is None:
+        return False
+    rows = manifest.inputs.get("source rows")
     return rows is not None and rows == source["rows_sha256"]

@@ -44,19 +44,19 @@ class Changes:
     Attributes
     ----------
     counts
-        How many of what.
+        The numbers of documents by what became of them.
     rows
-        Where its vector is in the new store, (n,), int64, or `TRUE_VECTOR`.
+        The row of each document's vector in the new store, (n,), int64, or `TRUE_VECTOR`.
     checksums
-        Of the old vectors, (n,), uint64.
+        Checksums of the old vectors, (n,), uint64.
     confidence
-        To expect of the new ones, (n,), float32; 1 for true ones, NaN where nothing is known.
+        Confidence of the new vectors, (n,), float32; 1 for true ones, NaN where nothing is known.
     blank
-        Whether it has no text, (n,), bool.
+        True for each document without text, (n,), bool.
     by_texts
-        Whether translated vectors are held against texts alone, as nobody noted the old vectors.
+        True if documents are compared by their texts alone, as nothing beside the new store notes the old vectors.
     kept
-        How many documents of the new store are in the old one with the same text (or, without texts, vector).
+        The number of documents of the new store that the old one has with the same text (or, without texts, vector).
     """
 
     counts: ChangeCounts
@@ -82,10 +82,10 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
     Raises StoreError: only one of them has texts, or two documents of one share an id.
     """
     if old.info.has_texts != new.info.has_texts:
-        first, second = (old, new) if old.info.has_texts else (new, old)
+        without, with_texts = sorted((old, new), key=lambda store: store.info.has_texts)
         raise StoreError(
-            f"{second.info.location}: the store has no texts, and {first.info.location} has; name their column, or "
-            "translate again"
+            f"{without.info.location}: the store has no texts, and {with_texts.info.location} has; name their column, "
+            "or translate again"
         )
     same_kind = old.info.kind == new.info.kind
     new_rows = _read(new, with_vectors=False, progress=progress)
@@ -94,9 +94,12 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
     is_there = rows >= 0
     positions = rows[is_there]
 
-    sources, confidence = stored_sources(new), stored_confidence(new)
-    if all_true or confidence is None:
-        confidence = np.full(new.info.count, 1 if all_true else np.nan, np.float32)
+    sources = stored_sources(new)
+    confidence = stored_confidence(new)
+    if all_true:
+        confidence = np.ones(new.info.count, np.float32)
+    elif confidence is None:
+        confidence = np.full(new.info.count, np.nan, np.float32)
     is_other = np.zeros(len(positions), bool)
     if sources is not None:
         is_other = (now.vectors[is_there] != sources[positions]) & (confidence[positions] != 1)
@@ -104,12 +107,19 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
     is_changed = has_other_text | is_other
     has_other_metadata = (now.metadata[is_there] != new_rows.metadata[positions]) & ~is_changed
 
-    kept = has_other_text if old.info.has_texts or sources is None else now.vectors[is_there] != sources[positions]
+    is_another = has_other_text
+    # Without texts, equal vectors show that both are of one corpus
+    if sources is not None and not old.info.has_texts:
+        is_another = now.vectors[is_there] != sources[positions]
     now_confidence = np.ones(len(rows), np.float32)
     now_confidence[is_there] = np.where(is_changed, np.float32(1), confidence[positions])
     final = rows.copy()
     final[np.flatnonzero(is_there)[is_changed]] = TRUE_VECTOR
-    n_changed, n_metadata = int(is_changed.sum()), int(has_other_metadata.sum()) if same_kind else None
+    n_changed = int(is_changed.sum())
+    n_metadata = None
+    # Two kinds keep metadata in ways of their own, and would differ in all of it
+    if same_kind:
+        n_metadata = int(has_other_metadata.sum())
     counts = ChangeCounts(
         added=len(rows) - len(positions),
         changed=n_changed,
@@ -118,7 +128,15 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
         unchanged=len(positions) - n_changed - (n_metadata or 0),
     )
     by_texts = sources is None and not (confidence == 1).all()
-    return Changes(counts, final, now.vectors, now_confidence, now.blank, by_texts, int((~kept).sum()))
+    return Changes(
+        counts=counts,
+        rows=final,
+        checksums=now.vectors,
+        confidence=now_confidence,
+        blank=now.blank,
+        by_texts=by_texts,
+        kept=int((~is_another).sum()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +154,9 @@ class _Records:
 
 
 def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
-    count, start = store.info.count, 0
+    count = store.info.count
+    start = 0
+    # Hashes of 64 bits in the place of texts, which need not fit into memory
     ids, texts, metadata = (np.zeros(count, np.int64) for _ in range(3))
     vectors = np.zeros(count, np.uint64)
     blank = np.zeros(count, bool)
@@ -155,16 +175,17 @@ def _read(store: Store, *, with_vectors: bool, progress: Progress) -> _Records:
 
 
 def _batches(store: Store, *, with_vectors: bool) -> Iterator[tuple[list[Document], Batch | None]]:
-    documents = store.documents() if store.info.has_texts else None
-    if documents is not None and not with_vectors:
-        while chunk := list(islice(documents, BATCH_SIZE)):
-            yield chunk, None
-        return
-    for batch in store.scan():
-        if documents is None:
+    if not store.info.has_texts:
+        for batch in store.scan():
             yield [Document(doc_id, "") for doc_id in batch.ids], batch
-        else:
+        return
+    documents = store.documents()
+    if with_vectors:
+        for batch in store.scan():
             yield list(islice(documents, len(batch))), batch
+        return
+    while chunk := list(islice(documents, BATCH_SIZE)):
+        yield chunk, None
 
 
 def _comparable(value: object) -> Hashable:
@@ -182,7 +203,7 @@ def _comparable(value: object) -> Hashable:
 
 
 def _rows_of(ids: NDArray[np.int64], known_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of each of `ids`, (n,), among the `others`, -1 where it is not."""
+    """Return the place of each of `ids`, (n,), among `known_ids`, -1 where it is not."""
     if not len(known_ids):
         return np.full(len(ids), TRUE_VECTOR, np.int64)
     order = np.argsort(known_ids, kind="stable")

@@ -62,8 +62,10 @@ class Synced:
 
     def __repr__(self) -> str:
         counts = self.counts
-        summary = f"{counts.added:,} added, {counts.changed:,} changed, {counts.deleted:,} deleted"
-        return f"<Synced {self.path}: {summary if self.written else 'up to date'}, {self.count:,} vectors>"
+        summary = "up to date"
+        if self.written:
+            summary = f"{counts.added:,} added, {counts.changed:,} changed, {counts.deleted:,} deleted"
+        return f"<Synced {self.path}: {summary}, {self.count:,} vectors>"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +76,7 @@ class SyncJob(Job[Synced]):
     ----------
     embedder
         The model of the new store, with a meter in it where it may cost money.
-    before
+    snapshots
         The old store and the new one as they were read.
     is_current
         True where nothing is to be written; also not for what the old store has that is not compared.
@@ -87,7 +89,7 @@ class SyncJob(Job[Synced]):
     output: Output
     manifest: Manifest
     changes: Changes
-    before: tuple[Snapshot, Snapshot]
+    snapshots: tuple[Snapshot, Snapshot]
     is_current: bool
 
     @property
@@ -110,13 +112,14 @@ class SyncJob(Job[Synced]):
         """Embed what is new, and write the store anew, unless it is up to date."""
         started = time.perf_counter()
         if not self.options.restart and settle(self.output, COMMAND, force=True):
-            # an earlier run was brought to its end, and its store is compared anew
+            # An earlier run was brought to its end, and its store is compared anew
             new = open_store(self.new.info.location, verify=True)
             check_pair(self.old, new)
             compared = sync_job(self.options, self.old, new, self.embedder, self.context)
-            remarks = compared.remarks if compared.is_current else _write(compared)
-            counts = self.changes.counts if compared.is_current else compared.changes.counts
-            return _synced(compared, counts, remarks, started, written=True)
+            if compared.is_current:
+                # The changes that a person asked for are those that the earlier run has written
+                return _synced(compared, self.changes.counts, compared.remarks, started, written=True)
+            return _synced(compared, compared.changes.counts, _write(compared), started, written=True)
         if self.is_current:
             return _synced(self, self.changes.counts, (), started, written=False)
         return _synced(self, self.changes.counts, _write(self), started, written=True)
@@ -126,7 +129,8 @@ def open_sync(options: SyncOptions, context: RunContext) -> SyncJob:
     """Open what a sync names, as it is by itself, and compare the stores. Nothing is embedded."""
     old = store_of(options.old, verify=True)
     new = store_of(options.new, verify=True)
-    check_pair(old, new)  # an old store in the place of the new one need not name a model
+    # An old store in the place of the new one need not name a model, and is told to be in the wrong place
+    check_pair(old, new)
     target = options.target
     # One that is given is held against the store after the order of the two is known to be right
     embedder = target if isinstance(target, Embedder) else model_of(new, target, "target")
@@ -150,7 +154,7 @@ def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder, c
     manifest = _check_made(old, new, embedder)
     embedder.expect_dim(new.info.dim, new.info.location)
     output = place_over(old, new, manifest)
-    before = old.snapshot(), new.snapshot()
+    snapshots = (old.snapshot(), new.snapshot())
     is_all_true = manifest.store.made_by == REEMBEDDED
     changes = find_changes(old, new, all_true=is_all_true, progress=context.progress)
     if not options.any_store:
@@ -161,12 +165,16 @@ def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder, c
 
     def documents() -> Iterator[Document]:
         """Read what is to be embedded, without what an unfinished run has embedded."""
-        remaining = rows if options.restart else np.intersect1d(rows, rows_left(output.path, COMMAND, old.info.count))
-        return known_documents(old, remaining)
+        if options.restart:
+            return known_documents(old, rows)
+        left = rows_left(output.path, COMMAND, old.info.count)
+        return known_documents(old, np.intersect1d(rows, left))
 
     def proof() -> Sequence[Text]:
         """Draw texts whose vectors show that the model is the one of the new store."""
-        return claim_of_true_rows(new, _true_rows(manifest, new)).texts if changes.counts.to_embed else ()
+        if not changes.counts.to_embed:
+            return ()
+        return claim_of_true_rows(new, _true_rows(manifest, new)).texts
 
     counts = changes.counts
     differs = any((counts.added, counts.changed, counts.metadata, counts.deleted))
@@ -180,14 +188,16 @@ def sync_job(options: SyncOptions, old: Store, new: Store, embedder: Embedder, c
         output=output,
         manifest=manifest,
         changes=changes,
-        before=before,
-        is_current=not differs and is_state_of(manifest.store.source_state, old, before[0]),
+        snapshots=snapshots,
+        is_current=not differs and is_state_of(manifest.store.source_state, old, snapshots[0]),
     )
 
 
 def _true_rows(manifest: Manifest, new: Store) -> NDArray[np.int64] | None:
     """Return all rows of a full re-embed; None of another store, where what lies beside it says which are true."""
-    return np.arange(new.info.count) if manifest.store.made_by == REEMBEDDED else None
+    if manifest.store.made_by != REEMBEDDED:
+        return None
+    return np.arange(new.info.count)
 
 
 def _write(job: SyncJob) -> tuple[str, ...]:
@@ -200,7 +210,7 @@ def _write(job: SyncJob) -> tuple[str, ...]:
     rewriting = _SyncedStore(
         job.old,
         job.output,
-        job.before[0],
+        job.snapshots[0],
         job.embedder,
         job.new,
         changes.rows,
@@ -208,7 +218,7 @@ def _write(job: SyncJob) -> tuple[str, ...]:
         changes.checksums,
         _manifest(job),
         changes.n_true == len(changes.rows) and keeps_as_made(job.new, is_kept=is_kept),
-        job.before[1],
+        job.snapshots[1],
         job.context.progress,
     )
     details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.context.progress)
@@ -229,11 +239,14 @@ def _synced(job: SyncJob, counts: ChangeCounts, remarks: tuple[str, ...], starte
 
 def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     """Return the new store's manifest, after making sure that the store was made from one like the old one."""
-    location, manifest = new.info.location, new.info.manifest
+    location = new.info.location
+    manifest = new.info.manifest
     if location == old.info.location:
         raise UsageError(f"{location}: this is the old store itself; name the one that was translated from it")
     if manifest is None or manifest.store.made_by not in ("translate", REEMBEDDED):
-        made_by = "" if manifest is None else f" but by {manifest.store.made_by or 'another hand'}"
+        made_by = ""
+        if manifest is not None:
+            made_by = f" but by {manifest.store.made_by or 'another hand'}"
         raise StoreError(
             f"{location}: the store was not made by translate from {old.info.location}{made_by}; is the order right? "
             "the old store comes first"
@@ -241,8 +254,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     if manifest.model is None:
         raise StoreError(f"{location}: the store does not name its model; translate again")
     require_model(location, manifest.model, embedder.identity)
-    recorded, source = old.info.manifest, manifest.source_model
-    old_model = None if recorded is None else recorded.model
+    source = manifest.source_model
+    old_model = old.info.recorded_model
     if old_model is None:
         return manifest
     if old_model.spec == manifest.model.spec or (source is not None and old_model.spec != source.spec):
@@ -333,17 +346,20 @@ class _SyncedStore(PatchJob):
 
 def _manifest(job: SyncJob) -> Manifest:
     """Return the manifest of the store as it will be, without hashes."""
-    was, old = with_content(job.manifest, None), job.old
+    was = with_content(job.manifest, None)
+    old = job.old
     n_true = job.changes.n_true
     synced = {"at": creation_date(), **asdict(job.changes.counts)}
-    details = StoreFacts(source_state=state_of(old, job.before[0]), synced=synced)
+    details = StoreFacts(source_state=state_of(old, job.snapshots[0]), synced=synced)
     if job.manifest.store.made_by == REEMBEDDED:
         inputs = source_hashes(old)
     else:
-        inputs = {**was.inputs, "source rows": job.before[0].rows_sha256}
+        inputs = {**was.inputs, "source rows": job.snapshots[0].rows_sha256}
+    # With a last translated vector gone, the store is of the model as it is today
+    model = job.embedder.identity if n_true == old.info.count else was.model
     return replace(
         was,
-        model=job.embedder.identity if n_true == old.info.count else was.model,
+        model=model,
         inputs=inputs,
         counts={**was.counts, "documents": old.info.count, TRUE: n_true},
         details={**was.details, **details.as_details()},

@@ -21,9 +21,12 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
     Raises UsageError: the new store is not as a translation of the old one would be, or something else lies in its
     folder.
     """
-    files, location = as_files(new), new.info.location
-    # what lies beside a table that was switched may have a folder of its own in that of the database
-    path = path_in(location) if files is None else files.index_path.parent
+    files = as_files(new)
+    location = new.info.location
+    # Not the store's folder: what lies beside a table that was switched may have one of its own in that of the database
+    path = path_in(location)
+    if files is not None:
+        path = files.index_path.parent
     if path is None or "://" in location:
         return _on_server(location, manifest)
     folder = path if path.is_dir() else path.parent
@@ -36,7 +39,8 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         )
     written_as = manifest.store.written_as or {}
     was_faiss = written_as.get("kind") == "faiss"
-    if files is not None and new.info.kind == "parquet":  # of any number of files, which may be another one by now
+    # The new number of rows may take another number of files
+    if files is not None and new.info.kind == "parquet":
         return output_of(f"parquet:{folder}")
     if _is_copy(old, new) and not was_faiss:
         return Output(folder)
@@ -44,10 +48,17 @@ def place_over(old: Store, new: Store, manifest: Manifest) -> Output:
         (INDEX_NAME,),
         (INDEX_NAME, DOCS_NAME),
     ):
-        index = f"#?index={written_as['index']}" if was_faiss and "index" in written_as else ""
+        index = ""
+        # An index that was asked for by name is asked for again: its kind alone would come back with other settings
+        if was_faiss and "index" in written_as:
+            index = f"#?index={written_as['index']}"
         return output_of(f"faiss:{folder}{index}")
     if files is None and new.info.opened_as:
-        name = new.records.collection if isinstance(new, UpdatableStore) else new.info.opened_as.partition("?")[0]
+        if isinstance(new, UpdatableStore):
+            # A name may have a `?` in it
+            name = new.records.collection
+        else:
+            name, _, _ = new.info.opened_as.partition("?")
         return output_of(f"{new.info.kind}:{folder}#{name}")
     raise UsageError(
         f"{location}: this {new.info.kind} store with {new.info.index_type} is not as a translation of "
@@ -63,7 +74,9 @@ def refuse_switched(*stores: Store) -> None:
     for store in stores:
         location = store.info.location
         exchange = find_exchange(location)
-        record = None if exchange is None else exchange.record()
+        if exchange is None:
+            continue
+        record = exchange.record()
         if record is not None:
             raise UsageError(
                 f"{location}: the stores were switched, and {record['new']} answers in the place of {record['old']}: "
@@ -86,7 +99,8 @@ def _is_copy(old: Store, new: Store) -> bool:
     """Return whether the new store has the kind of the old one, and the names of its files or table."""
     if old.info.kind != new.info.kind:
         return False
-    old_files, new_files = as_files(old), as_files(new)
+    old_files = as_files(old)
+    new_files = as_files(new)
     if old_files is not None and new_files is not None:
         return (old_files.index_path.name, old_files.document_files) == (
             new_files.index_path.name,

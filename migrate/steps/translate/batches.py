@@ -49,7 +49,8 @@ class BatchVectors:
 
     def batches(self, start: int, stop: int, size: int) -> Iterator[tuple[Vectors, Vectors]]:
         """Yield the vectors of documents `start` to `stop` of the source, so many at a time, and their confidence."""
-        rows, scanned = self.rows, self.files.scan(start, stop, batch_size=size)
+        rows = self.rows
+        scanned = self.files.scan(start, stop, batch_size=size)
         for first in range(start, stop, size):
             span = slice(first, min(first + size, stop))
             if rows is None:
@@ -63,24 +64,28 @@ def _rows_in(files: ParquetStore, source: Store) -> NDArray[np.int64] | None:
 
     Raises StoreError: a document has no vector, or a vector no document.
     """
-    counts = files.info.count, source.info.count
-    spans = _spans(counts[1])
-    if counts[0] == counts[1] and all(source.ids(span) == files.ids(span) for span in spans):
+    n_vectors = files.info.count
+    n_documents = source.info.count
+    spans = _spans(n_documents)
+    # Ids are read a batch at a time on both sides: all of a large store do not fit into memory
+    if n_vectors == n_documents and all(source.ids(span) == files.ids(span) for span in spans):
         return None
-    index = IdIndex.of((files.ids(span) for span in _spans(counts[0])), files.info.location)
-    lookup, rows = IdLookup(index), np.empty(counts[1], np.int64)
+    index = IdIndex.of((files.ids(span) for span in _spans(n_vectors)), files.info.location)
+    lookup = IdLookup(index)
+    rows = np.empty(n_documents, np.int64)
     for span in spans:
         rows[span.start : span.stop] = lookup.rows_of(source.ids(span))
     absent = np.flatnonzero(rows < 0)
     if absent.size:
         (example,) = source.ids(absent[:1])
         raise StoreError(
-            f"{files.info.location}: no vector for {absent.size:,} of the {counts[1]:,} documents of "
+            f"{files.info.location}: no vector for {absent.size:,} of the {n_documents:,} documents of "
             f"{source.info.location}, such as {example!r}; let the engine write all of them"
         )
-    if counts[0] != counts[1]:
+    # Every document has its vector by now, so what is left over belongs to none, as of an earlier run's files
+    if n_vectors != n_documents:
         raise StoreError(
-            f"{files.info.location}: {counts[0]:,} vectors for the {counts[1]:,} documents of "
+            f"{files.info.location}: {n_vectors:,} vectors for the {n_documents:,} documents of "
             f"{source.info.location}; write those of this store alone, to a folder that is empty before"
         )
     return index.order[rows]
@@ -93,12 +98,16 @@ def _spans(count: int) -> list[range]:
 
 @dataclass(eq=False)
 class _FromBatches(StoreTranslation):
-    made: BatchVectors = field(repr=False)
+    engine_vectors: BatchVectors = field(repr=False)
     compared: int | None
 
     def options(self) -> dict[str, Any]:
         """Return also what the vectors are of, and how many are compared: others are another work."""
-        return {**super().options(), "vectors": self.made.files.snapshot().as_json(), "compared": self.compared}
+        return {
+            **super().options(),
+            "vectors": self.engine_vectors.files.snapshot().as_json(),
+            "compared": self.compared,
+        }
 
     def opener(self, work: Work) -> None:
         """Return None: this process has the order of the vectors."""
@@ -106,9 +115,10 @@ class _FromBatches(StoreTranslation):
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Yield the vectors as they were made, after a look at each and a second making of those that are compared."""
-        first, rows = shard.start, self.made.batches(shard.start, shard.stop, self.rows)
+        first = shard.start
+        batches = self.engine_vectors.batches(shard.start, shard.stop, self.rows)
         for batch in self.store.scan(shard.start, shard.stop, batch_size=self.rows):
-            vectors, confidence = next(rows)
+            vectors, confidence = next(batches)
             self._check(batch, first, vectors, confidence)
             yield Block({"vectors": vectors, "confidence": confidence, "sources": vector_checksums(batch.vectors)})
             first += len(batch)
@@ -118,24 +128,18 @@ class _FromBatches(StoreTranslation):
 
         Raises VectorError: one is zero or not finite. StitchError: they are of another stitch, or another store.
         """
-        location = self.made.files.info.location
+        location = self.engine_vectors.files.info.location
         check_vectors(batch.ids, vectors, source=location)
-        true, sampled = self.fitted.sample.positions(batch.ids if self.patch else [])
-        is_true = np.zeros(len(batch), bool)
-        is_true[true] = True
-        is_other = (confidence == 1) != is_true  # which predictions never are
-        is_possible = np.isnan(confidence) if self.fitted.selection.confidence is None else np.abs(confidence) <= 1
-        is_other |= ~(is_possible | is_true)
-        is_other[true] |= (vectors[true] != self.fitted.sample.vectors[sampled]).any(axis=1)
-
+        is_other = self._is_impossible(batch, vectors, confidence)
         rows = self._compared_rows(len(batch))
-        reads = self.fitted.reads_texts
-        texts = [document.text for document in self.store.documents(first + rows)] if reads else None
-        some = Batch([batch.ids[row] for row in rows], batch.vectors[rows])
-        again = self.fitted.translate(some, texts, source=self.store.info.location, patch=self.patch)
-        most = _ROUNDING * np.linalg.norm(again.vectors, axis=1, keepdims=True)
-        is_other[rows] |= (np.abs(vectors[rows] - again.vectors) > most).any(axis=1)
-        is_other[rows] |= ~np.isclose(confidence[rows], again.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
+        texts = None
+        if self.fitted.reads_texts:
+            texts = [document.text for document in self.store.documents(first + rows)]
+        compared = Batch([batch.ids[row] for row in rows], batch.vectors[rows])
+        expected = self.fitted.translate(compared, texts, source=self.store.info.location, patch=self.patch)
+        largest_difference = _ROUNDING * np.linalg.norm(expected.vectors, axis=1, keepdims=True)
+        is_other[rows] |= (np.abs(vectors[rows] - expected.vectors) > largest_difference).any(axis=1)
+        is_other[rows] |= ~np.isclose(confidence[rows], expected.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
         if is_other.any():
             doc_id = batch.ids[int(is_other.argmax())]
             raise StitchError(
@@ -143,11 +147,29 @@ class _FromBatches(StoreTranslation):
                 f"{self.store.info.location}; let the engine write them again, from this store by this stitch"
             )
 
+    def _is_impossible(self, batch: Batch, vectors: Vectors, confidence: Vectors) -> NDArray[np.bool_]:
+        """Return which vectors of a batch no run of the stitch could have made, without making any again."""
+        sample = self.fitted.sample
+        true, sampled = sample.positions(batch.ids if self.patch else [])
+        is_true = np.zeros(len(batch), bool)
+        is_true[true] = True
+        # Predictions are never exactly 1, which marks true vectors
+        is_other: NDArray[np.bool_] = (confidence == 1) != is_true
+        if self.fitted.selection.confidence is None:
+            is_possible = np.isnan(confidence)
+        else:
+            is_possible = np.abs(confidence) <= 1
+        is_other |= ~(is_possible | is_true)
+        # True vectors travel unchanged, so these are equal to the last bit
+        is_other[true] |= (vectors[true] != sample.vectors[sampled]).any(axis=1)
+        return is_other
+
     def _compared_rows(self, count: int) -> NDArray[np.int64]:
-        """Return the rows of a batch of so many that the stitch makes again."""
-        default = _COMPARED_WITH_TEXTS if self.fitted.reads_texts else count
-        number = min(default if self.compared is None else self.compared, count)
-        return np.linspace(0, count - 1, number).astype(np.int64)
+        """Return which rows of a batch of `count` the stitch makes again, evenly spaced."""
+        number = self.compared
+        if number is None:
+            number = _COMPARED_WITH_TEXTS if self.fitted.reads_texts else count
+        return np.linspace(0, count - 1, min(number, count)).astype(np.int64)
 
 
 def finish_store(
@@ -163,8 +185,11 @@ def finish_store(
     source = store_of(options.store)
     fitted = with_metered_views(stitch_at(options.stitch), context.cap)
     output = output_for(options, source, context.progress)
+    paths = paths_read(options)
     folder = path_in(files.info.location)
-    refuse_overlap(output.path, *paths_read(options), *([] if folder is None else [folder]))
+    if folder is not None:
+        paths.append(folder)
+    refuse_overlap(output.path, *paths)
     if files.info.dim != fitted.dim:
         raise StoreError(
             f"{files.info.location}: the vectors have dimension {files.info.dim}, and the stitch makes "

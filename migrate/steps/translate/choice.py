@@ -54,22 +54,30 @@ class Budget:
         parsed = re.fullmatch(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?", text.strip().replace(",", ""))
         if parsed is None or (parsed["usd"] and parsed["unit"]):
             raise _not_a_budget(text)
-        amount, is_share = float(parsed["amount"]), parsed["unit"] == "%"
-        if is_share:
-            amount /= 100
-        whole = bool(parsed["usd"]) or is_share or amount == int(amount)
-        if not amount > 0 or not isfinite(amount) or not whole or (is_share and amount > 1):
+        amount = float(parsed["amount"])
+        # Enough digits are read as infinity
+        if amount <= 0 or not isfinite(amount):
+            raise _not_a_budget(text)
+        if parsed["usd"]:
+            return cls(amount, "usd")
+        if parsed["unit"] == "%":
+            if amount > 100:
+                raise _not_a_budget(text)
+            return cls(amount / 100, "share")
+        if amount != int(amount):
             raise _not_a_budget(text)
         if parsed["unit"] == "tok":
             return cls(amount, "tokens")
-        return cls(amount, "usd" if parsed["usd"] else "share" if is_share else "documents")
+        return cls(amount, "documents")
 
     def __str__(self) -> str:
         if self.unit == "share":
             return f"{100 * self.amount:g}%"
         if self.unit == "tokens":
             return f"{self.amount:.0f}tok"
-        return f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:.0f}"
+        if self.unit == "usd":
+            return f"${self.amount:g}"
+        return f"{self.amount:.0f}"
 
     def choose(self, ranked: Iterable[DocumentRow], paid: Estimate, count: int, tally: Tally) -> Iterator[DocumentRow]:
         """Yield the first of `ranked` that there is room for, beside what was `paid` in a store of `count` documents.
@@ -84,10 +92,12 @@ class Budget:
             if paid.tokens >= self.amount:
                 raise self._used_up(f"about {paid.tokens:,} tokens")
             return self._while_it_lasts(ranked, paid.tokens, self.amount, tally)
-        limit = round(self.amount * count) if self.unit == "share" else int(self.amount)
+        limit = int(self.amount)
+        if self.unit == "share":
+            limit = round(self.amount * count)
         if limit <= paid.documents:
             raise self._used_up(f"{paid.documents:,} of {count:,} documents")
-        return (candidate for candidate, _ in zip(ranked, range(limit - paid.documents), strict=False))
+        return islice(ranked, limit - paid.documents)
 
     def _choose_by_price(self, ranked: Iterable[DocumentRow], paid: Estimate, tally: Tally) -> Iterator[DocumentRow]:
         spent = usd_of(paid.tokens, tally.price)
@@ -98,13 +108,18 @@ class Budget:
             )
         if spent >= self.amount:
             raise self._used_up(f"about ${spent:.4f}")
-        most_tokens = self.amount * 1e6 / tally.price if tally.price else inf
+        most_tokens = inf
+        # Of a free model any number of tokens
+        if tally.price:
+            # Prices are for a million tokens
+            most_tokens = self.amount * 1e6 / tally.price
         return self._while_it_lasts(ranked, paid.tokens, most_tokens, tally)
 
     def _while_it_lasts(
         self, ranked: Iterable[DocumentRow], tokens: int, most: float, tally: Tally
     ) -> Iterator[DocumentRow]:
         stream = iter(ranked)
+        # The ranking is lazy: texts are read no further than the budget goes
         while block := list(islice(stream, 256)):
             sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
             fits = int((sums <= most).sum())
@@ -162,14 +177,18 @@ def survey_store(
 
     Raises VectorError: a vector is zero or not finite.
     """
-    vectors = np.empty((0, fitted.dim), dtype=np.float32) if queries is None else queries
-    nearest = NearestRows(vectors, store.info.metric)
-    paid = np.zeros(store.info.count, dtype=bool)
-    confidence = np.empty(store.info.count, dtype=np.float32)
+    if queries is None:
+        queries = np.empty((0, fitted.dim), dtype=np.float32)
+    nearest = NearestRows(queries, store.info.metric)
+    count = store.info.count
+    paid = np.zeros(count, dtype=bool)
+    confidence = np.empty(count, dtype=np.float32)
     for batch in translated_batches(store, fitted, batch_rows(max(store.info.dim, fitted.dim))):
-        progress("look over the store", nearest.count, store.info.count)
-        paid[nearest.count + fitted.sample.positions(batch.ids)[0]] = True
-        confidence[nearest.count : nearest.count + len(batch)] = batch.confidence
+        first = nearest.count
+        progress("look over the store", first, count)
+        in_batch, _ = fitted.sample.positions(batch.ids)
+        paid[first + in_batch] = True
+        confidence[first : first + len(batch)] = batch.confidence
         nearest.add(batch.vectors)
     return Survey(paid, confidence, nearest.rankings())
 
@@ -183,7 +202,9 @@ def why_unsure(fitted: FittedStitch) -> str | None:
     confidence = fitted.selection.confidence
     if confidence is None:
         return "the stitch does not say how sure it is"
-    return None if confidence.is_usable else unreliable(confidence.spearman)
+    if confidence.is_usable:
+        return None
+    return unreliable(confidence.spearman)
 
 
 def require_confidence(fitted: FittedStitch) -> None:
@@ -200,11 +221,20 @@ def choose_policy(policy: str | None, fitted: FittedStitch, *, has_log: bool) ->
 
     Where the confidence of `fitted` is not to be used, the default is `random`, and `confidence` a UsageError.
     """
-    chosen = policy or (QUERY_LOG if has_log else RANDOM if why_unsure(fitted) else CONFIDENCE)
-    check_choice("policy", chosen, POLICIES, has_log=has_log)
-    if chosen == CONFIDENCE:
+    if policy is None:
+        policy = _default_policy(fitted, has_log=has_log)
+    check_choice("policy", policy, POLICIES, has_log=has_log)
+    if policy == CONFIDENCE:
         require_confidence(fitted)
-    return chosen
+    return policy
+
+
+def _default_policy(fitted: FittedStitch, *, has_log: bool) -> str:
+    if has_log:
+        return QUERY_LOG
+    if why_unsure(fitted) is None:
+        return CONFIDENCE
+    return RANDOM
 
 
 def look_over(
@@ -213,7 +243,9 @@ def look_over(
     """Return as much of a survey as the policy needs; chance needs no look at the vectors."""
     if policy == RANDOM:
         return Survey(paid_rows(store, fitted), np.full(store.info.count, np.nan, dtype=np.float32))
-    return survey_store(store, fitted, queries if policy == QUERY_LOG else None, progress=progress)
+    if policy != QUERY_LOG:
+        queries = None
+    return survey_store(store, fitted, queries, progress=progress)
 
 
 def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -236,9 +268,9 @@ def rank_rows(policy: str, survey: Survey, order: NDArray[np.int64]) -> NDArray[
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The documents to embed, those of `sample`, beside `survey.paid`, at the `cost` that `counted_by` tells.
+    """The documents to embed, in `sample`, with their `cost`; those of `survey.paid` are embedded already.
 
-    `from_log` of them are hits of the query log.
+    `from_log` of them are hits of the query log. `counted_by` says in a sentence who counted the tokens.
     """
 
     budget: Budget
@@ -258,10 +290,20 @@ def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, 
     paid = tally.cost(store.documents(np.flatnonzero(survey.paid)))
     order = rank_rows(policy, survey, random_order(store, seed))
     ranked = distinct_texts(store, order, len(order))
+
     chosen = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda candidate: candidate.row)
     rows = np.array([candidate.row for candidate in chosen], dtype=np.int64)
     documents: tuple[Document, ...] = tuple(candidate.document for candidate in chosen)
-    hit = np.unique(np.fromiter((row for hits in survey.hits for row in hits), dtype=np.int64))
-    from_log = int(np.isin(rows, hit).sum()) if policy == QUERY_LOG else 0
-    sample, counted_by = Sample(rows, documents), tally.target.counter.sentence
-    return Choice(budget, policy, sample, survey, tally.cost(documents), from_log, counted_by)
+    from_log = 0
+    if policy == QUERY_LOG:
+        hits = np.unique(np.fromiter((row for hits in survey.hits for row in hits), dtype=np.int64))
+        from_log = int(np.isin(rows, hits).sum())
+    return Choice(
+        budget=budget,
+        policy=policy,
+        sample=Sample(rows, documents),
+        survey=survey,
+        cost=tally.cost(documents),
+        from_log=from_log,
+        counted_by=tally.target.counter.sentence,
+    )

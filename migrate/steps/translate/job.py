@@ -47,6 +47,7 @@ from migrate.work.outputs import rows_left, write_store
 from migrate.work.shards import Block, Shard, shards_of
 from migrate.work.writer import Arrays, Facts, make_shard
 
+_FLOAT32_BYTES = 4
 _PART_BYTES = 64 << 20
 _LARGEST_WRITTEN = 4 << 30
 """Bytes of the largest part that is written where it is made: a minute's work, which is lost with the process."""
@@ -97,7 +98,10 @@ class Translation:
     @property
     def vectors_per_s(self) -> float:
         """Rate over the whole translation."""
-        return self.count / self.wall_s if self.wall_s else 0.0
+        # A coarse clock can measure nothing for a small store
+        if not self.wall_s:
+            return 0.0
+        return self.count / self.wall_s
 
 
 class StepEngine(Protocol):
@@ -147,7 +151,9 @@ class TranslateJob(Job[Translation]):
 
     def execute(self) -> Translation:
         """Spend the budget where there is one, and translate."""
-        return self.translate() if self.engine is None else self.engine.translate(self)
+        if self.engine is not None:
+            return self.engine.translate(self)
+        return self.translate()
 
     def translate(self) -> Translation:
         """Spend the budget where there is one, and write the store here, by the stitch that came of it.
@@ -155,10 +161,11 @@ class TranslateJob(Job[Translation]):
         Of a store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says
         so.
         """
-        options = self.options
-        fitted = self.fitted if self.refit is None else _with_views(self.refit.execute(), self.fitted, self.cap)
-        with keep_pace(options.pace):
-            return write_translation(options, self.source, fitted, self.output, progress=self.context.progress)
+        fitted = self.fitted
+        if self.refit is not None:
+            fitted = _with_views(self.refit.execute(), fitted, self.cap)
+        with keep_pace(self.options.pace):
+            return write_translation(self.options, self.source, fitted, self.output, progress=self.context.progress)
 
     def check_source(self) -> bool:
         """Make sure that the stitch is for the store; True if it was fitted on this very one. Raises as `execute`."""
@@ -198,12 +205,16 @@ def translate_job(
     elif target is not None:
         _check_target(target, fitted)
     output.require_free(force=options.force)
-    models = [] if refit is None else refit.models()
+    models: list[PlannedModel] = []
     if fitted.reader is not None and fitted.reads_texts and source.info.has_texts:
         documents = partial(_documents_left, options, source, output)
         views = fitted.reader.models.values()
-        models = [*(PlannedModel(view, context.cap, VIEW, documents=documents) for view in views), *models]
-    engine = None if options.engine is None else engine_called(options.engine)
+        models += [PlannedModel(view, context.cap, VIEW, documents=documents) for view in views]
+    if refit is not None:
+        models += refit.models()
+    engine = None
+    if options.engine is not None:
+        engine = engine_called(options.engine)
     job = TranslateJob(
         options=options,
         context=context,
@@ -228,7 +239,9 @@ def output_for(options: TranslateOptions, source: Store, progress: Progress) -> 
 
 def refit_folder(options: TranslateOptions, output: Output) -> Path:
     """Return the folder of the stitch that is fitted again."""
-    return output.sibling("stitch") if options.save_stitch is None else Path(options.save_stitch)
+    if options.save_stitch is None:
+        return output.sibling("stitch")
+    return Path(options.save_stitch)
 
 
 def refuse_output_in(options: TranslateOptions, output: Path | str) -> None:
@@ -240,8 +253,9 @@ def refuse_outputs(options: TranslateOptions, output: Output) -> None:
     """Make sure, before anything is spent, that the stitch and the store can be written."""
     folder = refit_folder(options, output)
     refuse_overlap(folder, *paths_read(options), output.path)
-    stitch_folder, path = real_path(folder), real_path(output.path)
-    if path in (stitch_folder, *stitch_folder.parents):
+    # The new store is put in its place as a whole, and would take the stitch that was saved in it away
+    stitch_folder = real_path(folder)
+    if real_path(output.path) in (stitch_folder, *stitch_folder.parents):
         raise UsageError(f"{folder} lies in the new store; choose another `save_stitch`")
     output.require_free(force=options.force)
     refuse_unwritable(output.path)
@@ -250,10 +264,11 @@ def refuse_outputs(options: TranslateOptions, output: Output) -> None:
 
 def paths_read(options: TranslateOptions) -> list[Path]:
     """Return the files and folders that are read."""
-    store, stitch = options.store, options.stitch
+    store = options.store
     named = [store.info.location if isinstance(store, Store) else store]
-    named += [] if isinstance(stitch, FittedStitch) else [stitch]
-    return [path for it in named if (path := path_in(it)) is not None]
+    if not isinstance(options.stitch, FittedStitch):
+        named.append(options.stitch)
+    return [path for location in named if (path := path_in(location)) is not None]
 
 
 def _check_target(target: Embedder, fitted: FittedStitch) -> None:
@@ -326,7 +341,10 @@ class StoreTranslation(RewriteJob):
 
         Smaller shards begin anew with each part: batches of other rows differ in the last digits of their products.
         """
-        batches = 1 if self.fitted.reads_texts else max(_PART_BYTES // (4 * self.fitted.dim * self.rows), 1)
+        batches = 1
+        if not self.fitted.reads_texts:
+            batch_bytes = _FLOAT32_BYTES * self.dim * self.rows
+            batches = max(_PART_BYTES // batch_bytes, 1)
         rows = batches * self.rows
         parts = work.writer(self.dim).shards()
         if parts is None or not self._goes_by_parts(work, parts):
@@ -341,13 +359,16 @@ class StoreTranslation(RewriteJob):
             return True
         is_paid = self.fitted.reader is not None and bool(self.fitted.reader.models)
         is_even = len(parts) >= _FEWEST_READ and max(map(len, parts)) <= _LONGEST_READ
-        return is_even and not is_paid and len(parts) * self.rows <= self.total  # parts of less than a batch are slower
+        # Parts of less than a batch are slower
+        fill_a_batch = len(parts) * self.rows <= self.total
+        return is_even and not is_paid and fill_a_batch
 
     def _takes_parts(self, work: Work, parts: Sequence[Shard]) -> bool:
         """Return whether each part is a shard, which saves writing its vectors twice: as an earlier run has begun."""
         if len(work.shards):
             return set(work.shards) <= set(parts)
-        return max(map(len, parts), default=0) * 4 * self.dim <= _LARGEST_WRITTEN
+        largest_bytes = max(map(len, parts), default=0) * _FLOAT32_BYTES * self.dim
+        return largest_bytes <= _LARGEST_WRITTEN
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         """Translate a shard."""
@@ -370,20 +391,30 @@ class StoreTranslation(RewriteJob):
         """Write the state of the model; return the manifest, and facts on the confidence."""
         for name, payload in self.fitted.state.items():
             write_bytes(beside(work.content) / name, payload)
+        # Predictions never have a confidence of exactly 1
         true = (np.count_nonzero(work.shards.array(shard, "confidence") == 1) for shard in work.shards)
-        n_true = int(sum(true))  # which predictions never have
+        n_true = int(sum(true))
         manifest = _manifest(self.store, self.before, self.fitted, self.fallback, n_true)
         return manifest, {"true": n_true, **self._confidence_facts(work, order)}
 
     def _confidence_facts(self, work: Work, order: NDArray[np.int64] | None) -> dict[str, Any]:
         """Return what `find_outside` and `distrust` find in the new store, before anybody opens it."""
         estimator = self.fitted.selection.confidence
-        lowest, reason = (None, None) if estimator is None else (estimator.lowest, distrust_of(estimator.spearman))
-        values = None if lowest is None or reason is not None else read_confidence(beside(work.content), self.total)
-        if lowest is None or values is None:
+        if estimator is None:
+            return {"outside": None, "distrust": None}
+        reason = distrust_of(estimator.spearman)
+        if estimator.lowest is None or reason is not None:
             return {"outside": None, "distrust": reason}
-        outside = outside_of(values, lowest, lambda rows: self.store.get(rows if order is None else order[rows]).ids)
-        return {"outside": asdict(outside), "distrust": reason}
+        values = read_confidence(beside(work.content), self.total)
+        if values is None:
+            return {"outside": None, "distrust": None}
+
+        def ids_of(rows: NDArray[np.int64]) -> Sequence[str]:
+            # The confidence lies in the order of the new store, and ids are read from the source
+            return self.store.get(rows if order is None else order[rows]).ids
+
+        outside = outside_of(values, estimator.lowest, ids_of)
+        return {"outside": asdict(outside), "distrust": None}
 
 
 MakeJob: TypeAlias = Callable[[Store, Output, Snapshot, FittedStitch, "FallbackUse | None", bool], StoreTranslation]
@@ -403,23 +434,35 @@ def write_translation(
     started = time.perf_counter()
     check_files(store)
     snapshot = store.snapshot()
-    begun = None if options.restart else output.begun_with(StoreTranslation.command)
+    begun = None
+    if not options.restart:
+        begun = output.begun_with(StoreTranslation.command)
     if begun is None:
         same_store = _check_fits(store, snapshot, fitted, any_store=options.any_store)
-    else:  # the vectors are made, of the store as it was then
+    else:
+        # The vectors are made already, of the store as it was then
         same_store = bool(begun["options"]["patch"])
-    fallback = fitted.fallback_use() if not store.info.has_texts else None
-    fitted = fitted if store.info.has_texts else fitted.without_texts(source=store.info.location)
+    fallback = None
+    if not store.info.has_texts:
+        fallback = fitted.fallback_use()
+        fitted = fitted.without_texts(source=store.info.location)
+    processes = options.workers
+    if options.pace is not None:
+        # Several would work in each other's rests
+        processes = 1
     details = write_store(
         output,
         make_job(store, output, snapshot, fitted, fallback, same_store),
-        processes=options.workers if options.pace is None else 1,  # several would work in each other's rests
+        processes=processes,
         force=options.force,
         restart=options.restart,
         progress=progress,
     )
     wall_s = time.perf_counter() - started
-    outside = details["outside"]
+    outside = None
+    if details["outside"] is not None:
+        # JSON, in which the facts of a finished run lie, has no tuples
+        outside = Uncovered(**{**details["outside"], "examples": tuple(details["outside"]["examples"])})
     return Translation(
         output.display_name,
         store.info.count,
@@ -430,7 +473,7 @@ def write_translation(
         source_recall=index_recall(store),
         index_recall=details["recall"],
         remarks=(*details["remarks"], *output.remarks),
-        outside=None if outside is None else Uncovered(**{**outside, "examples": tuple(outside["examples"])}),
+        outside=outside,
         distrust=details["distrust"],
         fallback=fallback,
     )
@@ -457,12 +500,17 @@ def _manifest(
     n_true: int,
 ) -> Manifest:
     stitch = fitted.manifest
+    lowest = None
+    spearman = None
     confidence = fitted.selection.confidence
+    if confidence is not None:
+        lowest = confidence.lowest
+        spearman = confidence.spearman
     details = StoreFacts(
         made_by="translate",
         stitch=fitted.stitch.spec,
-        confidence_lowest=None if confidence is None else confidence.lowest,
-        confidence_spearman=None if confidence is None else confidence.spearman,
+        confidence_lowest=lowest,
+        confidence_spearman=spearman,
         fallback=None if fallback is None else asdict(fallback),
         # What a store that was itself translated got by a log is better translated again.
         chosen_by=tuple(sorted(choosers_of(stitch, store.info.manifest))),

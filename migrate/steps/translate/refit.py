@@ -21,7 +21,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 
 
 def extended(store: Store, true_vectors: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
-    """Return what was known with new `documents`, their true vectors, (m, q), and who else has their texts."""
+    """Return the true vectors with those of further documents, (m, q), and of the copies of their texts."""
     copies = {doc_id: len(true_vectors.ids) + position for doc_id, position in find_copies(store, documents).items()}
     ids = [*true_vectors.ids, *(document.id for document in documents)]
     return TrueVectors(ids, np.concatenate([true_vectors.vectors, vectors]), {**copies, **true_vectors.copies})
@@ -38,16 +38,15 @@ def refit(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> FittedStitch:
-    """Fit a stitch of `known`, the true vectors of the documents in `rows`, all (n,) that were paid for or copy one.
+    """Fit a stitch again on `true_vectors`, of the documents in `rows`: all (n,) that were paid for, or copy one.
 
-    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It leans on no prior.
+    A stitch that `auto` chose is chosen anew: with more pairs another kind may be the best. It uses no prior.
     The true vectors travel as they are; to scale them down, lest they outrank translated ones, only loses.
 
     `reader` turns texts into what a stitch reads of them, where the old one did not need one; `details` are added to
     the manifest.
 
-    Raises VectorError: an old vector is zero or not finite. StitchError: a row is of a document that `known` does not
-    have.
+    Raises VectorError: an old vector is zero or not finite. StitchError: a document in `rows` has no true vector.
     """
     reader = fitted.reader or reader
     pairs, texts = _pairs(store, true_vectors, rows, with_texts=reader is not None, seed=seed)
@@ -74,22 +73,31 @@ def _pairs(
         raise StitchError(
             f"{store.info.location}: the stitch lacks the true vector of {strange!r}; fit it again for this store"
         )
+    # A copy in the fitted pairs and its original in the held-out ones would be no test of the stitch
     is_original = np.array([doc_id not in true_vectors.copies for doc_id in ids], dtype=bool)
     pair_rows = np.sort(np.random.default_rng(seed).permutation(rows[is_original])[:MOST_PAIRS])
     batch = store.get(pair_rows)
     check_vectors(batch.ids, batch.vectors, source=store.info.location)
     target: Vectors = true_vectors.vectors[[true_vectors.row_of[doc_id] for doc_id in batch.ids]]
-    texts = [document.text for document in store.documents(pair_rows)] if with_texts else []
+    texts: list[str] = []
+    if with_texts:
+        texts = [document.text for document in store.documents(pair_rows)]
     return Pairs(tuple(batch.ids), batch.vectors, target), texts
 
 
 def _specs(fitted: FittedStitch) -> Sequence[str]:
     """Return the kind that the user asked for; none, for all that apply, where it was chosen among several."""
     judged = [row for row in fitted.selection.candidates if not row.is_control]
-    return () if len(judged) > 1 else [fitted.stitch.spec]
+    if len(judged) > 1:
+        return ()
+    return [fitted.stitch.spec]
 
 
 def _manifest(fitted: FittedStitch, n_pairs: int, details: Mapping[str, Any]) -> Manifest:
     old = fitted.manifest
-    counts, true_vectors = {**old.counts, "pairs": n_pairs}, {**old.details, **details}
-    return replace(old, counts=counts, details=true_vectors, created=creation_date())
+    return replace(
+        old,
+        counts={**old.counts, "pairs": n_pairs},
+        details={**old.details, **details},
+        created=creation_date(),
+    )

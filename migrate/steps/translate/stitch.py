@@ -44,6 +44,7 @@ from migrate.stores.base import Store, difference_from
 from migrate.stores.file_store import check_files
 from migrate.vectors import Document, Progress, Query, no_progress
 
+# The stitch's sample is proven before the documents are embedded, and these after it
 _AGAIN: Final = 2 * ASKED_AGAIN
 
 
@@ -72,23 +73,36 @@ class Refit:
         """Return the target, for the queries of the log and about the documents that the budget has room for."""
         if self.earlier is not None:
             return []
-        documents, queries = self.expected_documents, self._queries()
-        return [PlannedModel(self.embedder, self.context.cap, documents=documents, queries=queries, again=_AGAIN)]
+        return [
+            PlannedModel(
+                self.embedder,
+                self.context.cap,
+                documents=self.expected_documents,
+                queries=self._queries(),
+                again=_AGAIN,
+            )
+        ]
 
     def _queries(self) -> Sequence[Query]:
-        return self.log[:MOST_QUERIES] if self.policy == QUERY_LOG else ()
+        if self.policy != QUERY_LOG:
+            return ()
+        return self.log[:MOST_QUERIES]
 
     def expected_documents(self) -> Sequence[Document]:
         """Return the documents that will be embedded, or others at random where choosing them asks a paid model."""
-        choice = self.choose(RANDOM, no_progress) if self.choice is None else self.choice
+        choice = self.choice or self.choose(RANDOM, no_progress)
         return choice.sample.documents
 
     @property
     def asks_to_choose(self) -> bool:
         """True where a model that may cost money is asked which documents to embed."""
-        reader, cap = self.fitted.reader, self.context.cap
-        views = [] if reader is None or self.policy == RANDOM else list(reader.models.values())
-        return self.policy == QUERY_LOG or any(cap.meter_of(view) is not None for view in views)
+        if self.policy == QUERY_LOG:
+            return True
+        reader = self.fitted.reader
+        # Chance looks at no vectors, so that nothing is translated to choose
+        if reader is None or self.policy == RANDOM:
+            return False
+        return any(self.context.cap.meter_of(view) is not None for view in reader.models.values())
 
     def choose(self, policy: str, progress: Progress) -> Choice:
         """Choose the documents to embed; by a log, its queries are embedded for that."""
@@ -108,26 +122,32 @@ class Refit:
             return self.earlier
         if self.policy == QUERY_LOG:
             announce.log(PlannedModel(self.embedder, context.cap, queries=self._queries()))
-        choice = self.choose(self.policy, context.progress) if self.choice is None else self.choice
+        choice = self.choice or self.choose(self.policy, context.progress)
         documents = choice.sample.documents
         announce.choice(choice, PlannedModel(self.embedder, context.cap, documents=lambda: documents, again=_AGAIN))
         if needs_proof(self.embedder):
             self._prove_model()
         self._refit(choice, context.progress).save(self.folder, force=self.options.force)
+        # A run that broke off finds the stitch in the folder, so this one goes on with what lies there too
         saved = load_stitch(self.folder)
         announce.stitch(saved)
         return saved
 
     def _prove_model(self) -> None:
         """Make sure that the model gives the vectors that the stitch was fitted on."""
-        sample, store = self.fitted.sample, self.store
-        place_of = {doc_id: position for position, doc_id in enumerate(sample.ids)}
-        sampled = [document for document in store.documents() if document.id in place_of] if place_of else []
-        vectors = sample.vectors[[place_of[document.id] for document in sampled]]
-        matches(Claim(sampled, vectors), self.embedder, past_cache=True).require(store.info.location)
+        sample = self.fitted.sample
+        position_of = {doc_id: position for position, doc_id in enumerate(sample.ids)}
+        sampled: list[Document] = []
+        if position_of:
+            sampled = [document for document in self.store.documents() if document.id in position_of]
+        vectors = sample.vectors[[position_of[document.id] for document in sampled]]
+        # Past the cache, which may have vectors of the host that the stitch was fitted with
+        matches(Claim(sampled, vectors), self.embedder, past_cache=True).require(self.store.info.location)
 
     def _refit(self, choice: Choice, progress: Progress) -> FittedStitch:
-        store, fitted, seed = self.store, self.fitted, self.options.seed
+        store = self.store
+        fitted = self.fitted
+        seed = self.options.seed
         query_digests = digests_of(self.log[:MOST_QUERIES])
         true = with_choosers(self.embedder, query_digests).embed_documents(choice.sample.documents, progress=progress)
         claim = Claim(choice.sample.documents, true)
@@ -167,23 +187,30 @@ def refit_of(
     not given. StitchError: the stitch was fitted for another store or another model, or is one for queries. StoreError:
     the store has no texts, or is not the one of its manifest.
     """
-    budget, log = Budget.parse(str(options.reembed)), log_of(options.query_log)
+    budget = Budget.parse(str(options.reembed))
+    log = log_of(options.query_log)
     policy = choose_policy(options.policy, fitted, has_log=bool(log))
     check_files(store)
     require_texts(store)
     target.fit(store.documents())
     _check_same(store, fitted, target)
-    dependencies = {  # all that the stitch depends on, as JSON holds it
+    log_digest = None
+    if log:
+        log_digest = sha256_json([query.text for query in log[:MOST_QUERIES]])
+    # As JSON holds them: they are compared with those in the manifest of an earlier stitch
+    dependencies = {
         "budget": str(budget),
         "policy": policy,
         "price": options.price,
         "seed": options.seed,
         "model": target.cache_scope("document"),
-        "query log": sha256_json([query.text for query in log[:MOST_QUERIES]]) if log else None,
+        "query log": log_digest,
         "stitch": fitted.digest(),
         "store": sha256_json(store.snapshot().as_json()),
     }
-    earlier = None if options.force else _earlier(folder, dependencies)
+    earlier = None
+    if not options.force:
+        earlier = _earlier(folder, dependencies)
     if earlier is None:
         refuse_existing(folder, force=options.force)
     refit = Refit(
@@ -206,10 +233,13 @@ def refit_of(
 
 def target_of(options: TranslateOptions, fitted: FittedStitch) -> Embedder:
     """Return the model to embed with: the one that is named, or the one that the stitch leads to."""
-    recorded, target = fitted.manifest.model, options.target
+    recorded = fitted.manifest.model
+    target = options.target
     if isinstance(target, Embedder):
         return target
-    state = None if isinstance(options.stitch, FittedStitch) else stitch_folder(options.stitch)
+    state = None
+    if not isinstance(options.stitch, FittedStitch):
+        state = stitch_folder(options.stitch)
     if target is None and recorded is None:
         raise UsageError("the stitch does not say its model; name it with `target`")
     if target is None and recorded is not None and runs_code(recorded.spec):
@@ -234,7 +264,8 @@ def _check_same(store: Store, fitted: FittedStitch, embedder: Embedder) -> None:
             f"{store.info.location}: the stitch was fitted on another store ({difference}), whose documents it has "
             "true vectors of; fit one on this store to re-embed by"
         )
-    expected, actual = fitted.manifest.model, embedder.identity
+    expected = fitted.manifest.model
+    actual = embedder.identity
     if expected is not None and expected != actual:
         differences = "; ".join(model_differences(expected, actual).values())
         raise StitchError(
@@ -248,4 +279,7 @@ def _earlier(folder: Path, dependencies: dict[str, Any]) -> FittedStitch | None:
     if not (folder / MANIFEST_NAME).is_file():
         return None
     earlier = load_stitch(folder)
-    return earlier if (earlier.manifest.stitch.reembedding or {}).get("asked") == dependencies else None
+    reembedding = earlier.manifest.stitch.reembedding or {}
+    if reembedding.get("asked") != dependencies:
+        return None
+    return earlier
