@@ -65,7 +65,10 @@ def settle_rows(
     if not differing_rows(source.readings).size:
         return {}
     reading = _fitting_reading(source, file)
-    name = location if source.info.file is None else source.info.file.name
+    if source.info.file is None:
+        name = location
+    else:
+        name = source.info.file.name
     numbers = _NUMBERS[source.readings[ID].by]
     if reading is None:
         raise StoreError(
@@ -123,7 +126,9 @@ def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     is_clear = abs(gain) > _CLEAR * float(difference.std(ddof=1)) / np.sqrt(len(rows))
     if not is_clear or not gain:
         return None
-    return ORDER if gain > 0 else ID
+    if gain > 0:
+        return ORDER
+    return ID
 
 
 def _fit_of_texts(texts: list[str], vectors: Vectors) -> NDArray[np.float64]:

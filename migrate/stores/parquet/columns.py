@@ -132,7 +132,9 @@ class ColumnOutput(Output):
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run of which only the work folder is left over."""
         state = self.completed(command)
-        return state.configuration if state is not None and self.is_published(self.work_path / "content") else None
+        if state is not None and self.is_published(self.work_path / "content"):
+            return state.configuration
+        return None
 
     def require_free(self, *, force: bool) -> None:
         """Make sure of it before anything is spent, also where unfinished work goes on."""
@@ -173,7 +175,8 @@ class ColumnOutput(Output):
 
     def publish(self, content: Path, *, force: bool) -> None:
         """Complete the new folder, and let it trade places with the old one."""
-        store, folder = self.store, content.parent / _FILES
+        store = self.store
+        folder = content.parent / _FILES
         with output_errors(self.path):
             made_from = parse_json(read_file(content.parent / _SOURCE))
             if not store.is_as_opened() or made_from != _versions(store):
@@ -315,7 +318,8 @@ def _versions(store: LocalParquetStore) -> Any:
 def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
     """Put copies of what lies beside the files of a folder into another one, in the place of those that are there."""
     for name in names:
-        source, copy = old / name, new / name
+        source = old / name
+        copy = new / name
         if copy.is_dir():
             shutil.rmtree(copy)
         copy.unlink(missing_ok=True)
@@ -329,7 +333,10 @@ def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
 def _note_hashes(old: Path, new: Path) -> None:
     """Put the hashes of the new files into the manifest that lies beside them, if it had those of the old ones."""
     manifest = find_manifest(old, "store")
-    facts = None if manifest is None else manifest.store
+    if manifest is None:
+        facts = None
+    else:
+        facts = manifest.store
     if manifest is None or facts is None or facts.index is None or facts.index_hash is None:
         return
     names = [facts.index, *(facts.documents_hashes or {})]
