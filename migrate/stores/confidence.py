@@ -41,13 +41,13 @@ def read_row_values(
         content = read_file(path)
         file = io.BytesIO(content)
         np.lib.format.read_magic(file)
-        shape, _, found = np.lib.format.read_array_header_1_0(file)
+        shape, _, stored_dtype = np.lib.format.read_array_header_1_0(file)
         values = np.frombuffer(content, dtype=dtype, offset=file.tell())
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: the file is damaged; {advice}") from error
-    if shape != (count,) or found != np.dtype(dtype) or len(values) != count:
+    if shape != (count,) or stored_dtype != np.dtype(dtype) or len(values) != count:
         raise StoreError(
-            f"{path}: has {len(values)} numbers, {found} of shape {shape}, for {count} documents; {advice}"
+            f"{path}: has {len(values)} numbers, {stored_dtype} of shape {shape}, for {count} documents; {advice}"
         )
     if recorded is None:
         return values.astype(values.dtype.newbyteorder("="))

@@ -104,8 +104,8 @@ class LlamaIndexSimpleStore(RowFileStore):
         documents = self.source.info
         docstore = index.with_name(DOCSTORE)
         # all that a copy has, so that `sync` may replace its folder
-        beside = (file for file in sidecar_files(index, f"*{_STORE_ENDING}") if file != docstore)
-        self.stamps = (stamp, *map(FileStamp.of, (docstore, *beside)))
+        other_stores = (file for file in sidecar_files(index, f"*{_STORE_ENDING}") if file != docstore)
+        self.stamps = (stamp, *map(FileStamp.of, (docstore, *other_stores)))
         metric, odd = read_metric("cosine", vectors[:_SAMPLE])
         manifest, foreign = own_manifest(index)
         self.info = StoreInfo(

@@ -87,10 +87,10 @@ class Output(OutputFolder):
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
         if self.form.name is None:
-            place = {}
+            named_output = {}
         else:
-            place = {"output": f"{self.form.name} {self.location}"}
-        return {**place, **self.form.options}
+            named_output = {"output": f"{self.form.name} {self.location}"}
+        return {**named_output, **self.form.options}
 
     def caution(self, dim: int) -> str | None:
         """Return what programs must do before the output, with vectors of `dim`, is there; None if nothing."""

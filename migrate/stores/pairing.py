@@ -76,12 +76,12 @@ def settle_rows(
             f"not tell; say {_example(location, ORDER)} for the order in which vectors were added, or "
             f"{_example(location, ID)} for the other; `check --model` tells whether that is right"
         )
-    other = ID if reading == ORDER else ORDER
+    other_reading = ID if reading == ORDER else ORDER
     _read_as(source, reading)
     note = (
         f"the documents in {name} may belong to vectors by their order or {numbers}: they are taken "
         f"{'by their order' if reading == ORDER else numbers}, as alike texts have alike vectors so; "
-        f"{_example(location, other)} says otherwise"
+        f"{_example(location, other_reading)} says otherwise"
     )
     source.info = replace(source.info, notes=(*source.info.notes, note))
     return {ROWS_OPTION: reading}
@@ -140,9 +140,9 @@ def _fit_of_texts(texts: list[str], vectors: Vectors) -> NDArray[np.float64]:
     of_vectors = _cosines(vectors - vectors.mean(axis=0, dtype=np.float64))
     correlations = np.zeros(len(texts))
     for row in range(len(texts)):
-        others = np.arange(len(texts)) != row
-        first = of_texts[row, others] - of_texts[row, others].mean()
-        second = of_vectors[row, others] - of_vectors[row, others].mean()
+        is_other_row = np.arange(len(texts)) != row
+        first = of_texts[row, is_other_row] - of_texts[row, is_other_row].mean()
+        second = of_vectors[row, is_other_row] - of_vectors[row, is_other_row].mean()
         scale = np.sqrt((first @ first) * (second @ second))
         if scale > 0:
             correlations[row] = first @ second / scale

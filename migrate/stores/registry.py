@@ -160,13 +160,13 @@ def absolute_location(location: Path | str) -> str:
 
 def _split(location: str) -> Iterator[tuple[str, str, str]]:
     """Yield the ways to take a location apart: before a path, the path, and behind it."""
-    parts = [("", location)]
+    candidates = [("", location)]
     if scheme := _SCHEME.fullmatch(location):
-        parts.append((f"{scheme[1]}:", scheme[2]))
-    for kind, rest in parts:
-        root = Address.parse(rest).place
-        yield kind, rest, ""
-        yield kind, root, rest.removeprefix(root)
+        candidates.append((f"{scheme[1]}:", scheme[2]))
+    for kind, remainder in candidates:
+        root = Address.parse(remainder).place
+        yield kind, remainder, ""
+        yield kind, root, remainder.removeprefix(root)
 
 
 def output_of(location: Path | str) -> Output:
@@ -186,8 +186,8 @@ def output_of(location: Path | str) -> Output:
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
-    place = hidden[2] if hidden else scheme[2]
-    return kind.output(place)
+    target = hidden[2] if hidden else scheme[2]
+    return kind.output(target)
 
 
 def find_exchange(location: str) -> Exchange | None:

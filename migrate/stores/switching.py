@@ -352,10 +352,10 @@ class Folders(Places):
             # a file of the folder is the store too, even while there is no folder between two renames
             is_in_folder = path.is_file() or not path.parent.exists()
             for folder in [path, *([path.parent] if is_in_folder else [])]:
-                place = real_path(folder)
-                if place.name and _journal(place).is_file():
-                    record = read_noted(_journal(place), _journal(place), _FOLDERS_SHAPE)
-                    return Exchange(cls(place, Path(record["paths"][1])), str(place), record["paths"][1])
+                real_folder = real_path(folder)
+                if real_folder.name and _journal(real_folder).is_file():
+                    record = read_noted(_journal(real_folder), _journal(real_folder), _FOLDERS_SHAPE)
+                    return Exchange(cls(real_folder, Path(record["paths"][1])), str(real_folder), record["paths"][1])
         return None
 
     def errors(self) -> AbstractContextManager[None]:

@@ -123,10 +123,10 @@ def _pattern_of(doc_id: str) -> re.Pattern[str] | None:
     """Return the pattern of ids that differ from one in their numbers alone, with a group for each."""
     if _is_label(doc_id):
         return re.compile(f"(-?{_DIGITS})")
-    words = re.split("[0-9]+", doc_id)
-    if not 1 < len(words) <= _MOST_NUMBERS + 1:
+    text_parts = re.split("[0-9]+", doc_id)
+    if not 1 < len(text_parts) <= _MOST_NUMBERS + 1:
         return None
-    return re.compile(f"({_DIGITS})".join(map(re.escape, words)))
+    return re.compile(f"({_DIGITS})".join(map(re.escape, text_parts)))
 
 
 def has_digit(doc_id: str) -> bool:

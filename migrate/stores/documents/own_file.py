@@ -222,8 +222,8 @@ def _lifted(record: Record, name: str | None) -> Record:
     field, metadata = _metadata_of(record)
     if name not in metadata:
         return record
-    rest = {key: value for key, value in metadata.items() if key != name}
-    return {**record, name: metadata[name], field: rest}
+    other_fields = {key: value for key, value in metadata.items() if key != name}
+    return {**record, name: metadata[name], field: other_fields}
 
 
 def _text_in_metadata(records: Sequence[Record]) -> str | None:

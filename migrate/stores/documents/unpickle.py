@@ -208,9 +208,9 @@ class _DocstoreUnpickler(pickle.Unpickler):
         if stub is not None:
             self.stubs_seen.add((module, name))
             return stub
-        for known in (HARMLESS, _OTHER_NAMES, _NUMPY):
-            if (module, name) in known:
-                return known[module, name]
+        for table in (HARMLESS, _OTHER_NAMES, _NUMPY):
+            if (module, name) in table:
+                return table[module, name]
         raise RefusedError(
             f"the pickle holds the class {f'{module}.{name}'[:200]}, which is not part of a LangChain docstore; "
             f"nothing was executed: if you trust the file, {_SAVE_AGAIN}"

@@ -125,7 +125,7 @@ def chain_of(loaded: Any) -> str:
     index = faiss.downcast_index(loaded)
     inside: list[str] = []
     if isinstance(index, faiss.IndexPreTransform):
-        inside = [_name(faiss.downcast_VectorTransform(index.chain.at(place))) for place in range(index.chain.size())]
+        inside = [_name(faiss.downcast_VectorTransform(index.chain.at(number))) for number in range(index.chain.size())]
     names = ("index", "base_index", "refine_index")
     inside += [chain_of(getattr(index, name)) for name in names if hasattr(index, name)]
     if inside:

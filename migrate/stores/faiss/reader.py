@@ -105,13 +105,13 @@ class FaissFile(RowFile):
         self._expect(len(labels) == 8 * header["count"] * header["labels"], "a label for each vector")
         self._expect(len(added) == 8 * header["count"] * header["added"], "a place for each vector")
         own_labels = _int64s(labels) if header["labels"] else None
-        places = _int64s(added) if header["added"] else None
+        insertion_order = _int64s(added) if header["added"] else None
         if "IDMap" not in header["chain"]:
             # FAISS numbers vectors in the order in which they are added
-            places = own_labels
+            insertion_order = own_labels
         if not header["in_place"]:
-            return header, own_labels, places, np.array([[0, header["count"]]], np.int64)
-        return header, own_labels, places, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
+            return header, own_labels, insertion_order, np.array([[0, header["count"]]], np.int64)
+        return header, own_labels, insertion_order, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
 
     def _expect(self, holds: bool, missing: str) -> None:
         if not holds:
