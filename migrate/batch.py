@@ -80,7 +80,10 @@ def batch(
     >>> made["vector"].shape, made["confidence"].shape
     ((2, 24), (2,))
     """
-    fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(stitch)
+    if isinstance(stitch, FittedStitch):
+        fitted = stitch
+    else:
+        fitted = load_stitch(stitch)
     require_direction(fitted.manifest, DOCUMENT, source="batch")
     function = BatchFunction(fitted, BatchColumns(ids, vectors, texts, confidence), any_store)
     reader = function.fitted.reader if function.fitted.reads_texts else None
@@ -107,7 +110,10 @@ class BatchFunction:
 
     def __init__(self, stitch: FittedStitch, columns: BatchColumns, any_store: bool) -> None:
         self.stitch = stitch
-        self.fitted = stitch if columns.texts is not None else stitch.without_texts(source="batch(texts=None)")
+        if columns.texts is not None:
+            self.fitted = stitch
+        else:
+            self.fitted = stitch.without_texts(source="batch(texts=None)")
         self.columns = columns
         self.any_store = any_store
 
@@ -138,7 +144,9 @@ class BatchFunction:
         """
         if isinstance(batch, Iterator):
             return map(self, batch)
-        ids, vectors, confidence = self.columns.ids, self.columns.vectors, self.columns.confidence
+        ids = self.columns.ids
+        vectors = self.columns.vectors
+        confidence = self.columns.confidence
         library = type(batch).__module__.partition(".")[0]
         if library == "pyarrow" and hasattr(batch, "append_column"):
             done = self._translate(batch.schema.names, batch.column)
@@ -202,13 +210,17 @@ class BatchFunction:
         options = urlencode({"id": self.columns.ids, "vector": self.columns.vectors})
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
-        stitch = self.fitted if source.info.has_texts else self.stitch
+        if source.info.has_texts:
+            stitch = self.fitted
+        else:
+            stitch = self.stitch
         request = TranslateOptions(source, stitch, output, any_store=self.any_store, force=force, restart=restart)
         return finish_store(request, location, self.columns.confidence, compared, RunContext(progress=progress))
 
     def _translate(self, names: Sequence[Any], column: Callable[[str], Any]) -> TranslatedBatch:
         """Return the new vectors and the confidence of a batch with columns of these names."""
-        columns, spec = self.columns, self.fitted.stitch.spec
+        columns = self.columns
+        spec = self.fitted.stitch.spec
         text_column = columns.texts if self.fitted.reads_texts else None
         _require(names, columns.ids, "ids=", "the ids of the documents")
         _require(names, columns.vectors, "vectors=", "their old vectors")
@@ -220,7 +232,10 @@ class BatchFunction:
             )
         ids = _ids(_values(column(columns.ids), columns.ids), columns.ids)
         vectors = _vectors(column(columns.vectors), ids, input_dim(self.fitted.manifest), columns.vectors)
-        texts = None if text_column is None else _texts(_values(column(text_column), text_column), ids, text_column)
+        if text_column is None:
+            texts = None
+        else:
+            texts = _texts(_values(column(text_column), text_column), ids, text_column)
         new = np.empty((len(ids), self.fitted.dim), np.float32)
         expected = np.empty(len(ids), np.float32)
         start = 0
@@ -335,10 +350,15 @@ def _vectors(column: Any, ids: Sequence[str], dim: int, name: str) -> Vectors:
     if type(column).__module__.partition(".")[0] == "pyarrow":
         _require_rows(len(column), name, ids)
         lists = lists_in(column)
-        row = (0 if len(ids) else None) if lists is None else row_without_vector(lists, dim)
+        if lists is None:
+            row = 0 if len(ids) else None
+        else:
+            row = row_without_vector(lists, dim)
         if row is not None:
             raise _no_vector(ids[row], dim, name)
-        return np.empty((0, dim), np.float32) if lists is None else vectors_of_lists(lists, dim)
+        if lists is None:
+            return np.empty((0, dim), np.float32)
+        return vectors_of_lists(lists, dim)
     if not (isinstance(column, np.ndarray) and column.ndim == 2):
         column = _rows_of(column, name)
     _require_rows(len(column), name, ids)

@@ -68,7 +68,9 @@ def present_names(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def noted(hasher: Hasher) -> str:
     """Return a hash as files have it."""
-    return hasher.hexdigest() if hasher.name == SHA256 else f"{hasher.name}:{hasher.hexdigest()}"
+    if hasher.name == SHA256:
+        return hasher.hexdigest()
+    return f"{hasher.name}:{hasher.hexdigest()}"
 
 
 def function_of(note: str, source: object) -> str:

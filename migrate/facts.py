@@ -26,7 +26,9 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
-        return value if isfinite(value) else None
+        if not isfinite(value):
+            return None
+        return value
     if isinstance(value, PurePath):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):

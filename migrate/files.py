@@ -116,7 +116,9 @@ def _disk_code(error: BaseException) -> int:
         code = int(number[1])
     elif code not in _DISK:
         code = next((code for code, message_part in _DISK.items() if message_part and message_part in message), 0)
-    return code if code in _DISK else 0
+    if code not in _DISK:
+        return 0
+    return code
 
 
 @contextmanager
@@ -290,7 +292,8 @@ def write_at(descriptor: int, content: memoryview, offset: int) -> None:
     """Write all of some bytes to their place in an open file."""
     while content:
         written = os.pwrite(descriptor, content, offset)
-        content, offset = content[written:], offset + written
+        content = content[written:]
+        offset = offset + written
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -358,7 +361,8 @@ def is_of_killed_run(path: Path) -> bool:
 def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
     """Yield a free name beside `path` while its lock is held, and remove what has that name in the end."""
     refuse_existing(path, force=force)
-    unfinished, replaced = hidden_sibling(path, "unfinished"), hidden_sibling(path, "replaced")
+    unfinished = hidden_sibling(path, "unfinished")
+    replaced = hidden_sibling(path, "replaced")
     with output_lock(path), output_errors(path):
         if os.path.lexists(replaced) and not os.path.lexists(path):  # a run was killed between two renames
             os.rename(replaced, path)
@@ -381,7 +385,9 @@ def hidden_sibling(path: Path, ending: str) -> Path:
 def beside(folder: Path) -> Path:
     """Return where our own files of the artefact in a folder lie: in its `OWN_FOLDER`, where that is there."""
     own = folder / OWN_FOLDER
-    return own if own.is_dir() else folder
+    if own.is_dir():
+        return own
+    return folder
 
 
 def _remove(path: Path) -> None:
@@ -432,7 +438,9 @@ def switched_folder(folder: Path) -> str | None:
         _, old, journal = read_file(folder / SWITCH_MARK).decode().split("\n")
     except (OSError, ValueError):
         return None
-    return old if Path(journal).is_file() else None
+    if not Path(journal).is_file():
+        return None
+    return old
 
 
 def mounts_in(path: Path) -> list[Path]:
@@ -444,7 +452,9 @@ def mounts_in(path: Path) -> list[Path]:
     try:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
-        return [resolved] if os.path.ismount(resolved) else []
+        if not os.path.ismount(resolved):
+            return []
+        return [resolved]
     escaped = re.compile(rb"\\([0-7]{3})")  # blanks, for example
     points = {escaped.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
     return sorted(
@@ -545,7 +555,8 @@ def exchange_paths(first: Path, second: Path) -> bool:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    current_folder, exchange = -100, 2
+    current_folder = -100
+    exchange = 2
     if rename(current_folder, os.fsencode(first), current_folder, os.fsencode(second), exchange) == 0:
         return True
     code = ctypes.get_errno()
@@ -566,7 +577,8 @@ def command_ends() -> Iterator[None]:
     that, and ends well.
     """
     global _last_removals
-    outer, _last_removals = _last_removals, []
+    outer = _last_removals
+    _last_removals = []
     removals = _last_removals
     try:
         yield
@@ -665,7 +677,8 @@ def _user_folder(variable: str, in_home: str) -> Path:
 
 def free_path(path: Path) -> Path:
     """Return the path, or with a number behind it, so that nothing is there yet."""
-    free, number = path, 1
+    free = path
+    number = 1
     while free.exists():
         number += 1
         free = path.with_name(f"{path.name}-{number}")

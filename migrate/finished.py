@@ -27,7 +27,8 @@ from migrate.work.outputs import RunState
 
 RECORD = "run.json"
 _VERSION = 4
-_OF_MANIFESTS, _OLDER = 2, 3
+_OF_MANIFESTS = 2
+_OLDER = 3
 """Earlier versions, whose outputs serve another audit, and whose verdict is not said again: the first has the hash of
 each output's manifest alone, and the report of either lacks some of what is shown."""
 
@@ -118,7 +119,9 @@ def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any
         has_one_hash = record["version"] == _OF_MANIFESTS
         if not has_one_hash and record.pop("sha256", None) != _hash_of(record):
             raise MalformedError("one that does not match its own SHA-256")
-        hashes = {"sha256": str} if has_one_hash else {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
+        hashes: dict[str, Any] = {"sha256": str}
+        if not has_one_hash:
+            hashes = {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
         for name, output in record["outputs"].items():
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
@@ -162,12 +165,22 @@ def _hashes(path: Path, earlier: Mapping[str, str] = MappingProxyType({})) -> di
 
     Each is by the function of the `earlier` one.
     """
-    files = [path] if not path.is_dir() else sorted(inside for inside in path.rglob("*") if not inside.is_dir())
+    if not path.is_dir():
+        files = [path]
+    else:
+        files = sorted(inside for inside in path.rglob("*") if not inside.is_dir())
     hashes = {}
     for file in files:
-        name = "" if file == path else file.relative_to(path).as_posix()
-        function = function_of(earlier[name], f"{file}: {RECORD}") if name in earlier else BLAKE3
-        hashes[name] = hash_file(file, function) if file.is_file() else ""
+        name = ""
+        if file != path:
+            name = file.relative_to(path).as_posix()
+        if name in earlier:
+            function = function_of(earlier[name], f"{file}: {RECORD}")
+        else:
+            function = BLAKE3
+        hashes[name] = ""
+        if file.is_file():
+            hashes[name] = hash_file(file, function)
     return hashes
 
 
@@ -176,7 +189,9 @@ def _content_of_database(path: Path) -> dict[str, Any] | None:
     if not path.is_dir() or artefact_kind(path) != "store":
         return None
     store = open_store(path)
-    return None if as_files(store) is not None else content_of(store)
+    if as_files(store) is not None:
+        return None
+    return content_of(store)
 
 
 def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
@@ -186,21 +201,32 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
         if "sha256" in output:  # of an older tool
             manifest = path / MANIFEST_NAME if path.is_dir() else path
             expected = {"": output["sha256"]}
-            current = {"": sha256_file(manifest)} if manifest.is_file() else {}
+            if manifest.is_file():
+                current = {"": sha256_file(manifest)}
+            else:
+                current = {}
         else:
             expected = output["files"]
             current = _hashes(path, expected) if path.exists() else {}
     different = changed_names(expected, current)
     if not different:
         return
-    if output.get("content") is not None and not set(BESIDE) & set(different):  # a database may rewrite its own files
+    # a database may rewrite its own files when it is opened: then its records decide
+    if output.get("content") is not None and not set(BESIDE) & set(different):
         with suppress(LeadMigrateError):
             store = open_store(path)
             if is_content(output["content"], content_of(store), store):
                 return
     file = different[0]
-    event = "is gone" if file not in current else "was changed" if file in expected else "was added"
-    more = f", and {len(different) - 1:,} other differences" if len(different) > 1 else ""
+    if file not in current:
+        event = "is gone"
+    elif file in expected:
+        event = "was changed"
+    else:
+        event = "was added"
+    more = ""
+    if len(different) > 1:
+        more = f", and {len(different) - 1:,} other differences"
     raise InputError(
         f"{path / file}: the file {event} since the run finished{more}; its verdict may no longer hold: restore what "
         "it wrote, run audit on what is there, or repeat the run with `force=True`"

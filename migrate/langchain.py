@@ -42,7 +42,10 @@ class TranslatedEmbeddings(Embeddings):
 
     def __init__(self, embeddings: Embeddings, stitch: FittedStitch | Path | str) -> None:
         self.embeddings = embeddings
-        self.fitted = stitch if isinstance(stitch, FittedStitch) else load_stitch(Path(stitch))
+        if isinstance(stitch, FittedStitch):
+            self.fitted = stitch
+        else:
+            self.fitted = load_stitch(Path(stitch))
         require_direction(self.fitted.manifest, QUERY, source=type(self).__name__)
 
     def embed_query(self, text: str) -> list[float]:

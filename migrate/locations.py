@@ -50,7 +50,9 @@ def hide_secrets(location: str) -> str:
     def take_setting(match: re.Match[str]) -> str:
         name = match[2].lower()
         secrets["api_key" if name.startswith("api") else name] = unquote(match[3])
-        return match[1] if match[4] else ""
+        if not match[4]:
+            return ""
+        return match[1]
 
     if "://" not in location:
         return location
@@ -134,7 +136,9 @@ def place_of(location: str | Path) -> Path | str:
         return Path(location)
     url = hide_secrets(location).rstrip("/")
     scheme, _, path = url.partition("://")
-    return Path(unquote(path)) if scheme in ("file", "local") and path.startswith("/") else url
+    if scheme in ("file", "local") and path.startswith("/"):
+        return Path(unquote(path))
+    return url
 
 
 def secrets_of(location: str) -> Mapping[str, str]:
@@ -163,7 +167,9 @@ def scrub(text: str) -> str:
 
 def options_text(options: Mapping[str, str]) -> str:
     """Return options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
-    return f"?{urlencode(options, safe='*')}" if options else ""
+    if not options:
+        return ""
+    return f"?{urlencode(options, safe='*')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,7 @@ class Address:
         if len(ends) > 1 and "://" not in text:
             last_folder = text.partition("?")[0].rfind("/")
             end = next(is_there, next((end for end in ends if end > last_folder), ends[-1]))
-        location, fragment = text[:end], text[end + 1 :]
+        location = text[:end]
+        fragment = text[end + 1 :]
         name, _, options = fragment.partition("?")
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -54,7 +54,10 @@ def creation_date() -> str:
     """Return the time now in UTC as ISO 8601, or SOURCE_DATE_EPOCH where it is set, for reproducible bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     try:
-        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+        if epoch:
+            moment = datetime.fromtimestamp(int(epoch), UTC)
+        else:
+            moment = datetime.now(UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}, not seconds since 1970; unset it") from error
     return moment.isoformat(timespec="seconds")
@@ -78,7 +81,8 @@ class _Facts:
     @cache
     def _shape(cls) -> dict[str, tuple[str, Any]]:
         """Return name and type of each field by its name in `details`; null is no value unless it says something."""
-        hints, shape = get_type_hints(cls), {}
+        hints = get_type_hints(cls)
+        shape = {}
         for entry in fields(cls):
             hint = hints[entry.name]
             if NoneType in get_args(hint) and not entry.metadata["nullable"]:
@@ -280,7 +284,9 @@ class Manifest:
     @property
     def chosen_by(self) -> tuple[str, ...]:
         """Digests of the queries that chose documents for a stitch or a store."""
-        return self.stitch.chosen_by if self.kind == "stitch" else self.store.chosen_by
+        if self.kind == "stitch":
+            return self.stitch.chosen_by
+        return self.store.chosen_by
 
     @property
     def _name(self) -> str:
@@ -313,7 +319,9 @@ def artefact_kind(folder: Path) -> str | None:
     except (OSError, MalformedError):
         return None
     kind = content.get("kind") if isinstance(content, dict) else None
-    return kind if isinstance(kind, str) else None
+    if not isinstance(kind, str):
+        return None
+    return kind
 
 
 def read_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest:
@@ -351,7 +359,9 @@ def _checked(content: Any, kind: Kind, path: Path) -> Manifest:
     """Return the manifest of this content, which a file at `path` holds."""
     named = content.get("kind") if isinstance(content, dict) else None
     if named != kind:
-        actual = f"a {named}" if isinstance(named, str) else "something else"
+        actual = "something else"
+        if isinstance(named, str):
+            actual = f"a {named}"
         raise ManifestError(f"{path.parent}: this is {actual}, not a {kind}; give the folder of a {kind}")
     if content.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
@@ -406,4 +416,6 @@ def _check_content(path: Path, content: dict[str, Any], kind: Kind) -> None:
 
 def find_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest | None:
     """Return the manifest of a folder, or None where there is none; raises as `read_manifest`."""
-    return read_manifest(folder, kind, name) if (beside(folder) / name).exists() else None
+    if not (beside(folder) / name).exists():
+        return None
+    return read_manifest(folder, kind, name)

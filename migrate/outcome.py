@@ -59,7 +59,9 @@ def decide(bounds: Bounds, margin: float = MARGIN) -> Outcome:
         raise UsageError(f"a margin of {margin} is no share; give one from 0 to 1, such as {MARGIN}")
     if bounds.upper < margin:
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if bounds.lower >= margin else Outcome.INCONCLUSIVE
+    if bounds.lower >= margin:
+        return Outcome.SAFE
+    return Outcome.INCONCLUSIVE
 
 
 def decide_within(bounds: Bounds, *, safe_from: float, not_safe_below: float) -> Outcome:
@@ -70,7 +72,9 @@ def decide_within(bounds: Bounds, *, safe_from: float, not_safe_below: float) ->
     """
     if decide(bounds, not_safe_below) is Outcome.NOT_SAFE:
         return Outcome.NOT_SAFE
-    return Outcome.SAFE if decide(bounds, safe_from) is Outcome.SAFE else Outcome.INCONCLUSIVE
+    if decide(bounds, safe_from) is Outcome.SAFE:
+        return Outcome.SAFE
+    return Outcome.INCONCLUSIVE
 
 
 def figure(value: float, *, provisional: bool) -> str:
@@ -79,7 +83,9 @@ def figure(value: float, *, provisional: bool) -> str:
     >>> figure(0.9312, provisional=False), figure(0.9312, provisional=True)
     ('93.1 %', '0.931')
     """
-    return f"{value:.3f}" if provisional else percent(value)
+    if provisional:
+        return f"{value:.3f}"
+    return percent(value)
 
 
 def span(bounds: Bounds, *, provisional: bool) -> str:

@@ -54,7 +54,9 @@ def has_pace() -> bool:
 def with_rests(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
     """Return the pieces of a work, under a pace with a rest after each, in whichever thread they are asked for."""
     pace = _pace.get()
-    return iter(pieces) if pace is None else _resting(pieces, pace)
+    if pace is None:
+        return iter(pieces)
+    return _resting(pieces, pace)
 
 
 def _resting(pieces: Iterable[_Piece], pace: _Pace) -> Iterator[_Piece]:

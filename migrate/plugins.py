@@ -56,7 +56,10 @@ def load_plugin(point: EntryPoint, expected: type) -> Any:
             f"{type(error).__name__}: {reason}; {advice}"
         ) from error
     if not (expected in plugin.__mro__ if isinstance(plugin, type) else isinstance(plugin, expected)):
-        name = plugin.__name__ if isinstance(plugin, type) else type(plugin).__name__
+        if isinstance(plugin, type):
+            name = plugin.__name__
+        else:
+            name = type(plugin).__name__
         raise UsageError(
             f"{_package(point)}: {point.value} should be of type {expected.__name__} and is {name}; {advice}"
         )
@@ -64,4 +67,6 @@ def load_plugin(point: EntryPoint, expected: type) -> Any:
 
 
 def _package(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else point.value
+    if point.dist is not None:
+        return point.dist.name
+    return point.value

@@ -90,7 +90,10 @@ def parse_json(content: bytes | str) -> Any:
         It is no JSON, no Unicode, nested more than `DEEPEST` levels, or holds a whole number that no float is near.
     """
     try:
-        text = content if isinstance(content, str) else content.decode().removeprefix("\ufeff")
+        if isinstance(content, str):
+            text = content
+        else:
+            text = content.decode().removeprefix("\ufeff")
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise _malformed(error) from error
@@ -281,7 +284,8 @@ def _one_of(value: Any, allowed: Mapping[str, Any], path: str) -> Any:
 
 def _collected(value: Any, hint: Any, path: str) -> Any:
     """Return a table of values of one type, or a list."""
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise _wrong(value, "a table", path)
@@ -301,4 +305,6 @@ def _wrong(value: Any, expectation: str, path: str) -> MalformedError:
 def _shortened(value: Any) -> str:
     """Return a value as a message shows it: tables in a list would fill the screen otherwise."""
     text = reprlib.repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
+    if len(text) <= 100:
+        return text
+    return f"{text[:97]}..."

@@ -13,7 +13,8 @@ def check_redirect(address: str, location: str) -> None:
     Another path is the same server, and so is HTTPS in place of HTTP. Another port is another server.
     """
     try:
-        source, target = urlsplit(address), urlsplit(urljoin(address, location))
+        source = urlsplit(address)
+        target = urlsplit(urljoin(address, location))
         same = _server(source) == _server(target)
         upgrade = (source.scheme, target.scheme) == ("http", "https") and source.hostname == target.hostname
         names = _name(source), _name(target)

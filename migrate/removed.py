@@ -79,7 +79,9 @@ def removed_option(flag: str, command: str = "") -> str | None:
     instead = OPTIONS.get(f"{command} {flag}", OPTIONS.get(flag))
     if instead is None and not command:
         instead = next((text for name, text in OPTIONS.items() if name.endswith(f" {flag}")), None)
-    return None if instead is None else f"the option {flag} was removed: {instead}"
+    if instead is None:
+        return None
+    return f"the option {flag} was removed: {instead}"
 
 
 def removed_command(name: str) -> str | None:
@@ -89,4 +91,6 @@ def removed_command(name: str) -> str | None:
     True
     """
     instead = COMMANDS.get(name)
-    return None if instead is None else f"the command {name} was removed: {instead}"
+    if instead is None:
+        return None
+    return f"the command {name} was removed: {instead}"

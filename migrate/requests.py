@@ -43,7 +43,9 @@ class Request:
     """
 
     def __init__(self, folder: Path, digest: Callable[[], str], state_of: Callable[[str], Any]) -> None:
-        self._folder, self._digest, self._state_of = folder, digest, state_of
+        self._folder = folder
+        self._digest = digest
+        self._state_of = state_of
         self._made: dict[str, Any] = {}
         self._written: Path | None = None
         self.printed: list[str] = []
@@ -134,7 +136,8 @@ def running() -> Request | None:
 def run_request(request: Request) -> Iterator[None]:
     """Let a request be the one that runs."""
     global _running
-    outer, _running = _running, request
+    outer = _running
+    _running = request
     try:
         yield
     finally:

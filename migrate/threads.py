@@ -26,7 +26,10 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def available_cores(quota: Path = _QUOTA) -> int:
     """Cores that this process may use: by its affinity, and by the quota of its container; at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     try:
         share, period = quota.read_text().split()
         return max(1, min(cores, int(share) // int(period)))

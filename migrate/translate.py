@@ -52,7 +52,8 @@ def translated_blocks(store: Store, fitted: FittedStitch, rows: int, patch: bool
     largest = max(store.info.dim, fitted.dim)
     # Checksums are taken by this thread, which waits else: where one thread may compute, that one only maps.
     chunks = ((chunk, vector_checksums(chunk.vectors)) for batch, _ in batches for chunk in chunks_of(batch, largest))
-    ahead = 0 if has_pace() else None  # no thread works while the others rest
+    # no thread works while the others rest
+    ahead = 0 if has_pace() else None
     return with_rests(by_threads(lambda chunk: translate(chunk[0], None, chunk[1]), chunks, ahead=ahead))
 
 

@@ -178,11 +178,16 @@ def check_vectors(
     """
     with np.errstate(over="ignore", invalid="ignore"):
         squares = squared_norms(vectors)
-    good = np.isfinite(squares) if allow_zero else np.isfinite(squares) & (squares > 0)
+    if allow_zero:
+        good = np.isfinite(squares)
+    else:
+        good = np.isfinite(squares) & (squares > 0)
     if not good.all():
         bad = np.flatnonzero(~good)
         first = int(bad[0])
-        fault = "zero" if squares[first] == 0 else "NaN, Inf or overflowing"
+        fault = "NaN, Inf or overflowing"
+        if squares[first] == 0:
+            fault = "zero"
         raise VectorError(
             f"{source}: {fault} vector for {noun} {ids[first]!r} ({bad.size} bad of {len(ids)} in this batch); "
             "re-embed or remove it"

@@ -44,7 +44,11 @@ def read_qrels(path: Path) -> Qrels:
     qrels: Qrels = {}
     for index, (number, line) in enumerate(read_lines(path)):
         location = f"{path}:{number}"
-        fields = line.split("\t") if "\t" in line else line.split()  # between tabs, ids are kept to the byte
+        # between tabs, ids are kept to the byte
+        if "\t" in line:
+            fields = line.split("\t")
+        else:
+            fields = line.split()
         if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
             expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
             raise DatasetError(f"{location}: {line[:80]!r} is not {expected}; correct the line")
@@ -59,7 +63,9 @@ def read_qrels(path: Path) -> Qrels:
             raise DatasetError(
                 f"{location}: the grade {fields[-1][:80]!r} is not a whole number of up to nine digits; mend it"
             )
-        query_id, doc_id, grade = fields[0], fields[-2], int(match[1])
+        query_id = fields[0]
+        doc_id = fields[-2]
+        grade = int(match[1])
         previous = qrels.setdefault(query_id, {}).setdefault(doc_id, grade)
         if previous != grade:
             judged = f"query {query_id!r} and document {doc_id!r}"
@@ -154,7 +160,8 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder; check the path of the BEIR folder")
     queries = read_queries(folder / "queries.jsonl")
-    chosen, unknown = queries, tuple[str, ...]()
+    chosen = queries
+    unknown = tuple[str, ...]()
     qrels: Qrels | None = None
     if (folder / "qrels").is_dir():
         judged = read_qrels(_qrels_path(folder, split))

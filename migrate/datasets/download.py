@@ -83,7 +83,9 @@ def download(url: str, partial: Path, *, progress: Progress = no_progress, timeo
 
 
 def _attempt(url: str, partial: Path, progress: Progress, timeout_s: float) -> None:
-    received = partial.stat().st_size if partial.exists() else 0
+    received = 0
+    if partial.exists():
+        received = partial.stat().st_size
     headers = {"User-Agent": "lead-migrate"} | ({"Range": f"bytes={received}-"} if received else {})
     request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked in download()
     try:
@@ -101,7 +103,9 @@ def _attempt(url: str, partial: Path, progress: Progress, timeout_s: float) -> N
 
 
 def _receive(response: http.client.HTTPResponse, partial: Path, received: int, progress: Progress) -> None:
-    start = received if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0
+    start = 0
+    if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+        start = received
     if start and not re.match(rf"bytes {start}-", response.headers.get("Content-Range", "")):
         raise RemoteError(
             f"cannot resume {response.url}: the server did not send the bytes from {received} on; try again later"

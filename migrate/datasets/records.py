@@ -27,7 +27,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with open_file(path) as file:
             for number, raw in enumerate(file, start=1):
-                content = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                if number == 1:
+                    content = raw.removeprefix(b"\xef\xbb\xbf")
+                else:
+                    content = raw
                 try:
                     line = content.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -47,7 +50,10 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             # some errors of the decoder quote the line; ours stays one line
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+            if isinstance(error, json.JSONDecodeError):
+                reason = error.msg
+            else:
+                reason = type(error).__name__
             raise DatasetError(f"{location}: not a JSON object ({reason}); correct the line") from None
         if not isinstance(record, dict):
             raise DatasetError(f"{location}: the line is {describe_type(record)}, not a JSON object; correct it")
@@ -60,7 +66,9 @@ def record_id(record: dict[str, Any], location: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        kind = describe_type(value) if "_id" in record or "id" in record else "missing"
+        kind = "missing"
+        if "_id" in record or "id" in record:
+            kind = describe_type(value)
         raise DatasetError(f'{location}: the id is {kind}; give the record a text under "_id" or "id"')
     return encodable(value, location)
 
@@ -128,7 +136,10 @@ def _logged_queries(path: Path) -> Iterator[Query]:
         return
     for location, record in read_records(path):
         named = record.get("_id", record.get("id")) is not None
-        query_id = record_id(record, location) if named else location.rpartition(":")[2]
+        if named:
+            query_id = record_id(record, location)
+        else:
+            query_id = location.rpartition(":")[2]
         yield Query(query_id, record_text(record, "text", location).strip(), query_metadata(record))
 
 
@@ -136,7 +147,9 @@ def query_metadata(record: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a query: those of its "metadata", where that is an object, and its own but id and text."""
     fields = {name: value for name, value in record.items() if name not in ("_id", "id", "text", "metadata")}
     metadata = record.get("metadata")
-    return {**fields, **metadata} if isinstance(metadata, dict) else fields
+    if isinstance(metadata, dict):
+        return {**fields, **metadata}
+    return fields
 
 
 def read_labels(path: Path) -> dict[str, str]:
@@ -177,7 +190,9 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
     for location, record in read_records(path):
         label = record.get("label")
         if label in (None, "") or isinstance(label, dict | list):
-            kind = describe_type(label) if "label" in record else "none"
+            kind = "none"
+            if "label" in record:
+                kind = describe_type(label)
             raise DatasetError(f'{location}: the "label" is {kind}, not a text or a number; correct the line')
         yield location, record_id(record, location), str(label)
 
@@ -190,7 +205,8 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
             expected = f"id and label with {name} between them"
             raise DatasetError(f"{path}:{number}: {line[:80]!r} is not {expected}; correct the line")
         doc_id, label = (field.strip().casefold() for field in fields)
-        ids, labels = ("id", "_id", "doc_id", "doc-id", "docid", "corpus-id"), ("label", "class", "category", "target")
+        ids = ("id", "_id", "doc_id", "doc-id", "docid", "corpus-id")
+        labels = ("label", "class", "category", "target")
         if index > 0 or doc_id not in ids or label not in labels:
             yield f"{path}:{number}", fields[0], fields[1]
 
@@ -228,5 +244,8 @@ def _document(record: dict[str, Any], location: str) -> Document:
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise DatasetError(f'{location}: the "metadata" is {describe_type(metadata)}, not an object; correct it')
-    metadata_kept = {**metadata, "title": title} if title else metadata
+    if title:
+        metadata_kept = {**metadata, "title": title}
+    else:
+        metadata_kept = metadata
     return Document(record_id(record, location), f"{title} {text}".strip(), metadata_kept)

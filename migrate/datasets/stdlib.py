@@ -21,7 +21,8 @@ from migrate.vectors import Document, Query
 _QUERY = "q:"
 FOLDER = Path(__file__).with_name("docstrings")
 TEXTS = "docstrings.jsonl"
-SMALL, LARGE = "all-MiniLM-L6-v2", "all-mpnet-base-v2"
+SMALL = "all-MiniLM-L6-v2"
+LARGE = "all-mpnet-base-v2"
 """The models whose vectors come with the package."""
 
 
@@ -76,7 +77,10 @@ def stdlib_beir(*, max_docs: int | None = None, seed: int = 0, with_vectors: boo
         with np.load(vectors_of(SMALL)) as arrays:
             embedded, query_ids = (set(arrays[name].tolist()) for name in ("doc_ids", "query_ids"))
         docstrings = [docstring for docstring in docstrings if docstring.name in embedded]
-    size = len(docstrings) if max_docs is None else min(max_docs, len(docstrings))
+    if max_docs is None:
+        size = len(docstrings)
+    else:
+        size = min(max_docs, len(docstrings))
     drawn = np.random.default_rng(seed).choice(len(docstrings), size=size, replace=False)
     whole = as_beir(docstrings[row] for row in sorted(drawn))
     return replace(whole, queries=tuple(query for query in whole.queries if query.id in query_ids))

@@ -96,17 +96,21 @@ class Batches:
         self._embedder = with_choosers(embedder, ())
         self._documents = iter(documents)
         self._report = report
-        self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS) if is_kept(embedder) else 1
+        self._ahead = 1
+        if is_kept(embedder):
+            self._ahead = max(1, embedder.batch_size // BATCH_DOCUMENTS)
         self._read: deque[list[Document]] = deque()
         self._embedded: deque[tuple[list[Document], Vectors]] = deque()
         self._done = 0
-        self._source, self._before = source, list(done)
+        self._source = source
+        self._before = list(done)
         self._witnesses = Witnesses()
         self._is_begun = False
 
     def close(self) -> None:
         """Let go of the documents that are read; nothing further is asked for."""
-        self._documents = iter(())  # an error that still is on its way would keep it open
+        # an error that still is on its way would keep it open
+        self._documents = iter(())
 
     def shards(self, start: int) -> Iterator[Shard]:
         """Yield the rows of each batch, from a row on; whoever takes one asks for its vectors before the next."""
@@ -120,14 +124,17 @@ class Batches:
         Raises VectorError: a vector is zero or not finite, the model is another than it was, or its answers do not
         belong to their texts (`migrate.selection.matches`).
         """
-        is_first, self._is_begun = not self._is_begun, True
+        is_first = not self._is_begun
+        self._is_begun = True
         if is_first:
             texts = [*self._before, *self._upcoming()]
             claim = claim_of_cache(self._embedder, texts)
             matches(claim, self._embedder, past_cache=True).require(self._source)
-        is_last = self._is_last()  # looked up before anything is paid for: reading on may fail
+        # looked up before anything is paid for: reading on may fail
+        is_last = self._is_last()
         documents, vectors = self._embed_next()
-        check_vectors([document.id for document in documents], vectors, source=self._source)  # no kind is trusted
+        # no kind of embedder is trusted: a vector may be zero or not finite
+        check_vectors([document.id for document in documents], vectors, source=self._source)
         self._witnesses.add(documents, vectors)
         if is_first or is_last:
             matches(self._witnesses.claim(), self._embedder, past_cache=True).require(self._source)
@@ -150,7 +157,9 @@ class Batches:
     def _upcoming(self) -> list[Document]:
         if self._embedded:
             return self._embedded[0][0]
-        return self._read[0] if self._read or self._read_batch() else []
+        if self._read or self._read_batch():
+            return self._read[0]
+        return []
 
     def _is_last(self) -> bool:
         """Return whether no batch comes after the upcoming one."""
@@ -180,7 +189,9 @@ def model_options(embedder: Embedder) -> dict[str, Any]:
 def stored_identity(work: Work, embedder: Embedder) -> ModelIdentity:
     """Return the model as the first shard has it: a server that nothing was asked of would be asked for this alone."""
     first = next(iter(work.shards), None)
-    return embedder.identity if first is None else ModelIdentity(**work.shards.details(first)["model"])
+    if first is None:
+        return embedder.identity
+    return ModelIdentity(**work.shards.details(first)["model"])
 
 
 def embedding_manifest(
@@ -191,7 +202,8 @@ def embedding_manifest(
     counts: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Manifest, dict[str, Any]]:
     """Write the state of the model; return the manifest, and the facts that `as_embedding` takes."""
-    identity, rows = stored_identity(work, embedder), work.rows
+    identity = stored_identity(work, embedder)
+    rows = work.rows
     save_state(embedder, beside(work.content))
     counted = {"documents": rows, **counts}
     manifest = Manifest("store", model=identity, inputs=dict(inputs), counts=counted, details=details.as_details())
@@ -232,7 +244,7 @@ def embed_corpus(
     the output exists, cannot be written, or is being written by another run; or unfinished work was begun with other
     options. RemoteError, InputError: as the embedder.
     """
-    job = _CorpusJob(read_documents, embedder, output, store_format, metric, skip_blank, files, options, progress)
+    job = _CorpusJob(read_documents, embedder, store_format, metric, skip_blank, files, options, progress)
     with closing(job):
         return as_embedding(output, write_store(output, job, force=force, restart=restart))
 
@@ -243,7 +255,6 @@ class _CorpusJob(StoreJob):
 
     read_documents: Callable[[], Iterable[Document]]
     embedder: Embedder
-    output: Path
     format: Literal["faiss", "langchain"]
     metric: Metric
     skip_blank: bool
@@ -265,7 +276,7 @@ class _CorpusJob(StoreJob):
         self._open.close()
 
     def configuration(self) -> Configuration:
-        self.embedder.fit(self._with_text(self.read_documents(), []))
+        self.embedder.fit(_documents_with_text(self.read_documents(), self.skip_blank, []))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
         options = {**self.options, **shape, **model_options(self.embedder)}
         return Configuration(COMMAND, {"files": sorted(stamp.signature for stamp in self._stamps)}, options)
@@ -276,14 +287,15 @@ class _CorpusJob(StoreJob):
         return self._writer
 
     def begin(self, work: Work) -> None:
-        documents = self._with_text(self.read_documents(), self._skipped)
-        self._work, self._rows = work, work.rows
+        documents = _documents_with_text(self.read_documents(), self.skip_blank, self._skipped)
+        self._work = work
+        self._rows = work.rows
         done = self._keep(work, documents)
 
         def report(done: int) -> None:
             self.progress(self.stage, self._rows + done, None)
 
-        self._batches = Batches(self.embedder, documents, report, source=str(self.output), done=done)
+        self._batches = Batches(self.embedder, documents, report, source=str(work.output), done=done)
         self._open.callback(self._batches.close)
 
     def shards(self, work: Work) -> Iterator[Shard]:
@@ -306,18 +318,6 @@ class _CorpusJob(StoreJob):
         replace(manifest, details={**manifest.details, **hashes}).write(work.content)
         return {**details, "skipped": self._skipped}
 
-    def _with_text(self, documents: Iterable[Document], skipped: list[str]) -> Iterator[Document]:
-        """Yield the documents with a text; the ids of others are added to `skipped`, or the first one is an error."""
-        for document in documents:
-            if document.text.strip():
-                yield document
-            elif self.skip_blank:
-                skipped.append(document.id)
-            else:
-                raise DatasetError(
-                    f"document {document.id!r} has no text to embed; give it one, or drop it with `skip_bad=True`"
-                )
-
     def _keep(self, work: Work, documents: Iterator[Document]) -> list[Document]:
         """Hand the documents that are embedded already to the writer, after making sure that they are the same.
 
@@ -325,16 +325,30 @@ class _CorpusJob(StoreJob):
         """
         first: list[Document] = []
         for shard in work.shards:
-            batch, details = list(islice(documents, len(shard))), work.shards.details(shard)
+            batch = list(islice(documents, len(shard)))
+            details = work.shards.details(shard)
             if hash_texts((document.id, document.text) for document in batch) != details["documents"]:
                 raise StoreError(
-                    f"{self.output}: the documents up to number {shard.stop} changed since the unfinished work was "
+                    f"{work.output}: the documents up to number {shard.stop} changed since the unfinished work was "
                     f"begun; {START_OVER}"
                 )
             work.writer(details["dim"])
             self._writer.keep(batch)
             first = first or batch
         return first
+
+
+def _documents_with_text(documents: Iterable[Document], skip_blank: bool, skipped: list[str]) -> Iterator[Document]:
+    """Yield the documents with a text; the ids of others are added to `skipped`, or the first one is an error."""
+    for document in documents:
+        if document.text.strip():
+            yield document
+        elif skip_blank:
+            skipped.append(document.id)
+        else:
+            raise DatasetError(
+                f"document {document.id!r} has no text to embed; give it one, or drop it with `skip_bad=True`"
+            )
 
 
 def documents_left(

@@ -87,7 +87,8 @@ class _ReembedJob(RewriteJob):
         return model_options(self.embedder)
 
     def begin(self, work: Work) -> None:
-        earlier, self._work = work.rows, work
+        earlier = work.rows
+        self._work = work
 
         def report(done: int) -> None:
             self.progress(self.stage, earlier + done, self.total)
@@ -153,5 +154,6 @@ def _manifest_at(output: Path | str) -> Manifest | None:
 
 def documents_left(store: Store, output: Path | str, *, restart: bool = False) -> Iterator[Document]:
     """Yield the documents that `reembed_store` would still embed, without those that an earlier run did."""
-    count, path = store.info.count, output_of(output).path
+    count = store.info.count
+    path = output_of(output).path
     return known_documents(store, np.arange(count) if restart else rows_left(path, _ReembedJob.command, count))

@@ -144,13 +144,17 @@ class PatchJob(RewriteJob):
         """Make one block."""
         shard_rows = slice(shard.start, shard.stop)
         rows = self.kept_rows[shard_rows]
-        vectors, is_true = np.empty((len(rows), self.dim), np.float32), rows == TRUE_VECTOR
+        vectors = np.empty((len(rows), self.dim), np.float32)
+        is_true = rows == TRUE_VECTOR
         if not is_true.all():
             vectors[~is_true] = _vectors_of(self.kept, rows[~is_true])
         true = np.flatnonzero(is_true)
         for row, vector in zip(true, self.true_vectors(true + shard.start) if len(true) else (), strict=True):
             vectors[row] = vector
-        sources = {} if self.sources is None else {"sources": self.sources[shard_rows]}
+        if self.sources is None:
+            sources = {}
+        else:
+            sources = {"sources": self.sources[shard_rows]}
         yield Block({"vectors": vectors, "confidence": self.confidence[shard_rows], **sources})
 
     def conclude(self, work: Work, _order: NDArray[np.int64] | None) -> tuple[Manifest, Mapping[str, Any]]:
@@ -166,7 +170,8 @@ class PatchJob(RewriteJob):
 
 def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
     """Return the vectors of some rows; those of files that are near each other in one go, which leaves ids unread."""
-    first, count = int(rows.min()), int(np.ptp(rows)) + 1
+    first = int(rows.min())
+    count = int(np.ptp(rows)) + 1
     if isinstance(store, UpdatableStore) or count > 2 * len(rows):
         return store.get(rows).vectors
     batch = next(iter(store.scan(first, first + count, batch_size=count)))

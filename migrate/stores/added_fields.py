@@ -180,7 +180,8 @@ def taken(location: str, field: str) -> UsageError:
 
 def are_of_same_records(store: Store, other: Store) -> bool:
     """Return whether two stores are of different vectors of the same records."""
-    first, second = store.info, other.info
+    first = store.info
+    second = other.info
     return first.records is not None and first.records == second.records and first.vector != second.vector
 
 

@@ -41,7 +41,8 @@ def note_content(location: str) -> None:
     companions = store.companions
     if manifest is None or companions is None or not is_all_true(store) or index_is_verified(store):
         return
-    with suppress(UsageError):  # there is no place for a manifest: `switch` will ask for a report
+    # there is no place for a manifest: `switch` will ask for a report
+    with suppress(UsageError):
         companions.keep(with_content(manifest, content_of(store)))
 
 
@@ -52,7 +53,10 @@ def keeps_as_made(store: Store, *, is_kept: bool) -> bool:
     """
     if not is_kept or index_is_verified(store):
         return True
-    recorded = None if store.info.manifest is None else store.info.manifest.store.content
+    if store.info.manifest is None:
+        recorded = None
+    else:
+        recorded = store.info.manifest.store.content
     return recorded is not None and recorded == content_as_noted(recorded, content_of(store), store)
 
 

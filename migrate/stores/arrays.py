@@ -41,7 +41,9 @@ class ArraysKind:
 
     def recognises(self, path: Path) -> bool:
         """Return True for a .npy file, or a folder with exactly one that holds vectors."""
-        return len(_vector_files(path)) == 1 if path.is_dir() else _is_array(path)
+        if path.is_dir():
+            return len(_vector_files(path)) == 1
+        return _is_array(path)
 
     def open(self, location: str) -> ArrayStore:
         """Open a file of vectors, or a folder with exactly one; `PATH#?rows=id` takes the ids for numbers of rows.
@@ -50,7 +52,10 @@ class ArraysKind:
 
         Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
-        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        if os.path.lexists(location):
+            address = Address(location)
+        else:
+            address = Address.parse(location)
         check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         if path.is_file():
@@ -61,7 +66,9 @@ class ArraysKind:
             raise StoreError(f"{path}: {why_missing(path)}")
         files = _vector_files(path)
         if len(files) != 1:
-            named = f" ({', '.join(file.name for file in files[:8])})" if files else ""
+            named = ""
+            if files:
+                named = f" ({', '.join(file.name for file in files[:8])})"
             raise StoreError(f"{path}: has {len(files)} .npy files of vectors{named}; give the file itself")
         return ArrayStore(path, files[0], address.options)
 
@@ -119,7 +126,8 @@ class ArrayStore(RowFileStore):
 
     def destination(self, location: Path, dim: int) -> StoreWriter:
         """Return a writer of the same layout, under the same file names; the vectors are float32."""
-        head, header = BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
+        head = BytesIO()
+        header = {"descr": "<f4", "fortran_order": False, "shape": (self.info.count, dim)}
         np.lib.format.write_array_header_1_0(head, header)
         path = location / self.index_path.name
         return FlatFileWriter(path, head.getvalue(), dim, self.info.count, with_documents(self.source, location))

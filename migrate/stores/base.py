@@ -153,7 +153,8 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
         "texts_hash": "the same vectors, other texts",
     }
     for name, difference in hashes.items():
-        earlier_hash, current_hash = recorded.get(name), current.get(name)
+        earlier_hash = recorded.get(name)
+        current_hash = current.get(name)
         is_compared = name == "rows_sha256" or None not in (earlier_hash, current_hash)
         if is_compared and earlier_hash != current_hash:
             return difference
@@ -247,7 +248,9 @@ class Store(ABC):
 
     def __repr__(self) -> str:
         info = self.info
-        model = f", {info.manifest.model.spec}" if info.manifest and info.manifest.model else ""
+        model = ""
+        if info.manifest and info.manifest.model:
+            model = f", {info.manifest.model.spec}"
         shape = f"{info.count:,} x {info.dim}"
         return f"<{type(self).__name__} {info.location}: {info.index_type}, {shape}, {info.metric}{model}>"
 

@@ -59,7 +59,9 @@ class RowFile(Rows):
         descriptor: int | None = None,
     ) -> None:
         super().__init__([stamp.path], np.insert(runs.astype(np.int64), 0, 0, axis=1), dim, dtype)
-        self.path, self.stamp, self._descriptor = stamp.path, stamp, descriptor
+        self.path = stamp.path
+        self.stamp = stamp
+        self._descriptor = descriptor
 
     @contextmanager
     def opened(self) -> Iterator[int]:

@@ -26,6 +26,8 @@ from migrate.files import output_errors
 from migrate.stores.frames import DONE, FAILED, HEADER, LONGEST, OS_ERROR, REFUSED
 from migrate.stores.worker import EXIT_CODE, JOB_SIZE
 
+_SPARE_BYTES: Final = 64 << 20
+"""What stays free of the file system that decoded content is written to."""
 QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
 
@@ -125,7 +127,8 @@ def run_job(
     `do` names the job, `memory_bytes` and `cpu_s` limit it; the process may be silent for `quiet_s`, and for as long as
     `file_bytes` take to be read. Errors name the `path`, the `reader` of it, and the `remedy`.
     """
-    limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / 5_000_000  # a slow disk, in bytes a second
+    # a slow disk, in bytes a second
+    limit = (QUIET_S if quiet_s is None else quiet_s) + file_bytes / 5_000_000
     replies, status = _start(job)
     with replies, status:  # at their end the server kills the process, if it is still there
         for tag, content in _frames(path, replies, limit, reader, remedy):
@@ -177,8 +180,10 @@ def _ending(status: socket.socket) -> str:
     (code,) = EXIT_CODE.unpack(packed)
     if code == -signal.SIGXCPU:
         return "it takes longer than its size explains"
+    if code >= 0:
+        return f"its process ended with {code}"
     try:
-        return f"its process ended by {signal.Signals(-code).name}" if code < 0 else f"its process ended with {code}"
+        return f"its process ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"its process ended by signal {-code}"
 
@@ -192,7 +197,7 @@ def temporary_file(path: Path, size: int) -> BinaryIO:
     folder = Path(tempfile.gettempdir())
     with output_errors(folder):
         free = shutil.disk_usage(folder).free
-        if size + (64 << 20) > free:
+        if size + _SPARE_BYTES > free:
             raise OutputError(
                 f"cannot read {path}: what is decoded from it takes {size} bytes in {folder}, which has {free}; free "
                 "some space, or set TMPDIR to a folder that has it"

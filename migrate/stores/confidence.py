@@ -41,13 +41,13 @@ def read_row_values(
         content = read_file(path)
         file = io.BytesIO(content)
         np.lib.format.read_magic(file)
-        shape, _, found = np.lib.format.read_array_header_1_0(file)
+        shape, _, stored_dtype = np.lib.format.read_array_header_1_0(file)
         values = np.frombuffer(content, dtype=dtype, offset=file.tell())
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: the file is damaged; {advice}") from error
-    if shape != (count,) or found != np.dtype(dtype) or len(values) != count:
+    if shape != (count,) or stored_dtype != np.dtype(dtype) or len(values) != count:
         raise StoreError(
-            f"{path}: has {len(values)} numbers, {found} of shape {shape}, for {count} documents; {advice}"
+            f"{path}: has {len(values)} numbers, {stored_dtype} of shape {shape}, for {count} documents; {advice}"
         )
     if recorded is None:
         return values.astype(values.dtype.newbyteorder("="))
@@ -62,12 +62,17 @@ def read_row_values(
 
 def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> NDArray[Any] | None:
     """Return the numbers of a file beside a store, as `read_row_values`; None of a store that nothing lies beside."""
-    folder, manifest, count = store.folder, store.info.manifest, store.info.count
+    folder = store.folder
+    manifest = store.info.manifest
+    count = store.info.count
     if folder is None:
         return None
     hashes = (None if manifest is None else manifest.store.beside_hashes) or {}
     index = IdIndex.load(folder / IDS_NAME)  # of a field: its records come and go
-    n_written = count if index is None else len(index)
+    if index is None:
+        n_written = count
+    else:
+        n_written = len(index)
     values = read_row_values(folder / name, dtype, n_written, advice=advice, recorded=hashes.get(name))
     if index is None or values is None:
         return values
@@ -100,8 +105,12 @@ class Uncovered:
     @property
     def sentence(self) -> str:
         """The figures for a person."""
-        share = self.count / self.of if self.of else 0.0
-        examples = f", such as {', '.join(map(repr, self.examples))}" if self.examples else ""
+        share = 0.0
+        if self.of:
+            share = self.count / self.of
+        examples = ""
+        if self.examples:
+            examples = f", such as {', '.join(map(repr, self.examples))}"
         return (
             f"{self.count:,} of {self.of:,} documents ({percent(share)}) lie outside what the sample covers{examples}: "
             f"their confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
@@ -127,7 +136,10 @@ def stored_confidence(store: Store) -> Vectors | None:
 def true_rows(store: Store) -> NDArray[np.bool_]:
     """Return which rows have true vectors, (count,), as `stored_confidence` says: none where it says nothing."""
     values = stored_confidence(store)
-    return np.zeros(store.info.count, dtype=bool) if values is None else values == 1
+    if values is None:
+        return np.zeros(store.info.count, dtype=bool)
+    is_true: NDArray[np.bool_] = values == 1
+    return is_true
 
 
 def distrust(store: Store) -> str | None:
@@ -138,12 +150,16 @@ def distrust(store: Store) -> str | None:
 
 def distrust_of(spearman: float | None) -> str | None:
     """Return what `distrust` says of the rank correlation that was measured."""
-    return None if spearman is None or spearman >= LEAST_SPEARMAN else unreliable(spearman)
+    if spearman is None or spearman >= LEAST_SPEARMAN:
+        return None
+    return unreliable(spearman)
 
 
 def usable_confidence(store: Store) -> Vectors | None:
     """Read the confidence as `stored_confidence` does; None if it is not to be used."""
-    return stored_confidence(store) if distrust(store) is None else None
+    if distrust(store) is not None:
+        return None
+    return stored_confidence(store)
 
 
 def find_outside(store: Store) -> Uncovered | None:

@@ -22,12 +22,14 @@ def content_of(store: Store, function: str = BLAKE3) -> dict[str, Any]:
     A report notes it of the stores that it is of, and `switch` asks whether these are the ones (`is_content`). Of what
     lies beside the store it has the files of numbers, one a document; an OutputError where one cannot be read.
     """
-    ids, vectors = new_hasher(function), new_hasher(function)
+    ids = new_hasher(function)
+    vectors = new_hasher(function)
     for batch in store.scan():
         update_texts(ids, batch.ids)
         vectors.update(np.ascontiguousarray(batch.vectors, "<f4").reshape(-1).view(np.uint8).data)
     content = {**store.snapshot(function).fingerprint, "ids_hash": noted(ids), "vectors_hash": noted(vectors)}
-    beside_hashes, folder = {}, store.folder
+    beside_hashes = {}
+    folder = store.folder
     for path in () if folder is None else (folder / CONFIDENCE_NAME, folder / SOURCES_NAME):
         if path.exists():
             with read_errors(path):
@@ -46,11 +48,16 @@ def content_difference(recorded: Mapping[str, Any], content: Mapping[str, Any]) 
 
 def content_as_noted(recorded: object, content: Mapping[str, Any], store: Store) -> Mapping[str, Any]:
     """Return a store's `content` by the function of what was noted of it; reads the store again for another one."""
-    vectors_hash = present_names(recorded).get("vectors_hash") if isinstance(recorded, Mapping) else None
+    if not isinstance(recorded, Mapping):
+        vectors_hash = None
+    else:
+        vectors_hash = present_names(recorded).get("vectors_hash")
     if not isinstance(vectors_hash, str):
         return content
     function = function_of(vectors_hash, f"{store.info.location}: what was noted of it")
-    return content if function == BLAKE3 else content_of(store, function)
+    if function == BLAKE3:
+        return content
+    return content_of(store, function)
 
 
 def is_content(recorded: object, content: Mapping[str, Any], store: Store) -> bool:

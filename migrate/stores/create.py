@@ -58,7 +58,8 @@ class NewStoreWriter(FlatFileWriter):
     """A writer of a store that has no predecessor: documents and vectors together, in a flat index."""
 
     def __init__(self, folder: Path, documents: _DocsFile | _Docstore, dim: int, metric: Metric) -> None:
-        self._folder, self._documents = folder, documents
+        self._folder = folder
+        self._documents = documents
         self._metric: Metric = metric
         super().__init__(folder / INDEX_NAME, flat_head(dim, 0, metric), dim, None, all_put)
 
@@ -77,7 +78,10 @@ class NewStoreWriter(FlatFileWriter):
 
     def finish(self, rows: Rows | None = None, shards: ShardFolder | None = None) -> Written:
         """Complete the store, durably; a StoreError where nothing was appended, or two documents share an id."""
-        count = self._stop if rows is None else rows.count
+        if rows is None:
+            count = self._stop
+        else:
+            count = rows.count
         if not count:
             raise StoreError(f"{self._folder}: there is no document to write; give one at least")
         self._documents.finish()
@@ -185,7 +189,8 @@ def _flat_writer(source: Store, folder: Path, dim: int, remarks: tuple[str, ...]
 
 def write_docs(source: Store, folder: Path) -> None:
     """Write the documents of a store of any kind into a docs.jsonl."""
-    docs, documents = _DocsFile(folder), source_documents(source)
+    docs = _DocsFile(folder)
+    documents = source_documents(source)
     while chunk := list(islice(documents, 1_000)):
         docs.append(chunk)
     docs.finish()

@@ -21,6 +21,7 @@ from migrate.files import FileStamp, open_file
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
+_IDS_AT_ONCE: Final = 1 << 16
 IDS_NAME: Final = "ids.npz"
 """The file of an index, among exported vectors, or beside a field that was added to records."""
 
@@ -99,8 +100,9 @@ class IdLookup:
     def __init__(self, index: IdIndex) -> None:
         self.index = index
         hashes = np.empty(len(index), np.int64)
-        for start in range(0, len(index), 1 << 16):
-            hashes[start : start + (1 << 16)] = _hashes(index.ids(range(start, min(start + (1 << 16), len(index)))))
+        for start in range(0, len(index), _IDS_AT_ONCE):
+            stop = min(start + _IDS_AT_ONCE, len(index))
+            hashes[start:stop] = _hashes(index.ids(range(start, stop)))
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 

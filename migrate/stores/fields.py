@@ -22,7 +22,9 @@ def fields_of(store: Store) -> StoreFields | None:
     """Return the fields of the records of a store; None where its kind adds none."""
     if isinstance(store, LocalParquetStore):
         return ColumnFields(store)
-    return store.fields if isinstance(store, FieldedStore) else None
+    if not isinstance(store, FieldedStore):
+        return None
+    return store.fields
 
 
 def field_of(store: Store, field: str, progress: Progress) -> Output:
@@ -61,7 +63,9 @@ class NamedField:
             raise
         field = cls(location, name, store)
         fields = fields_of(store)
-        return field if fields is not None and fields.added() else None
+        if fields is not None and fields.added():
+            return field
+        return None
 
     def refuse_drop(self) -> None:
         """Raise UsageError if the field cannot be dropped: it was not added, nor was another added beside it."""
@@ -83,7 +87,10 @@ class NamedField:
 
     def _fields(self) -> StoreFields:
         fields = fields_of(self.store)
-        names = [] if fields is None else fields.names()
+        if fields is None:
+            names = []
+        else:
+            names = fields.names()
         if fields is None or self.name not in names:
             raise UsageError(f"{self.location}: there is no such field, or none any more; there are {', '.join(names)}")
         if self.name not in fields_beside(fields.added()):

@@ -207,13 +207,17 @@ def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
 
 def as_files(store: Store) -> FileStore | None:
     """Return the store if it is in files, else None."""
-    return store if isinstance(store, FileStore) else None
+    if not isinstance(store, FileStore):
+        return None
+    return store
 
 
 def check_files(store: Store) -> tuple[str, ...]:
     """Hold a store against the hashes in its manifest, see `Companions.verify`; nothing where there is no manifest."""
     companions = store.companions
-    return () if companions is None else companions.verify()
+    if companions is None:
+        return ()
+    return companions.verify()
 
 
 def index_is_verified(store: Store) -> bool:
@@ -258,7 +262,10 @@ def is_state_of(recorded: str | None, store: Store, snapshot: Snapshot) -> bool:
 def source_hashes(store: Store) -> dict[str, str]:
     """Return the hashes of the files that documents were read from, and of the vectors beside them, for a manifest."""
     files = as_files(store)
-    documents = {} if files is None else files.document_hashes()
+    if files is None:
+        documents = {}
+    else:
+        documents = files.document_hashes()
     return {"source rows": store.snapshot().rows_sha256, **documents}
 
 
@@ -308,6 +315,12 @@ def check_hashes(
 
 def expected_hashes(info: StoreInfo, index: str) -> dict[str, str]:
     """Return the hashes in a store's manifest by file; none if it is older than they are."""
-    recorded = info.manifest.store if info.manifest else StoreFacts()
-    hashes = {} if recorded.index_hash is None else {index: recorded.index_hash}
+    if info.manifest:
+        recorded = info.manifest.store
+    else:
+        recorded = StoreFacts()
+    if recorded.index_hash is None:
+        hashes = {}
+    else:
+        hashes = {index: recorded.index_hash}
     return {**hashes, **(recorded.documents_hashes or {})}

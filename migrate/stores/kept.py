@@ -29,7 +29,9 @@ def new_token(content: Path) -> str:
 def token_in(content: Path) -> str | None:
     """Return the token in `content`; None if there is none."""
     path = content / _NAME
-    return read_file(path).decode() if path.is_file() else None
+    if not path.is_file():
+        return None
+    return read_file(path).decode()
 
 
 def keep(content: Path, token: str) -> None:
@@ -45,7 +47,9 @@ def kept_folder(token: object) -> Path | None:
     if not isinstance(token, str) or not re.fullmatch(r"[0-9a-f]{32}", token):
         return None
     folder = _folder_of(token)
-    return folder if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return folder
 
 
 def forget(token: object) -> None:

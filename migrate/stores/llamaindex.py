@@ -51,7 +51,9 @@ class LlamaIndexSimpleKind:
 
     def recognises(self, path: Path) -> bool:
         """Return True for a file that a `SimpleVectorStore` wrote, or a folder with one."""
-        return bool(_vector_files(path)) if path.is_dir() else path.name.endswith(_ENDING) and is_simple(path)
+        if path.is_dir():
+            return bool(_vector_files(path))
+        return path.name.endswith(_ENDING) and is_simple(path)
 
     def open(self, location: str) -> LlamaIndexSimpleStore:
         """Open a file of vectors, or a folder: its namespace `default`, or the only one.
@@ -66,7 +68,9 @@ class LlamaIndexSimpleKind:
         files = _vector_files(path)
         default = path / VECTORS_NAME
         if default not in files and len(files) != 1:
-            names = f" ({', '.join(file.name for file in files[:8])})" if files else ""
+            names = ""
+            if files:
+                names = f" ({', '.join(file.name for file in files[:8])})"
             raise StoreError(f"{path}: has {len(files)} files of a SimpleVectorStore{names}; give the file itself")
         return LlamaIndexSimpleStore(path, default if default in files else files[0])
 
@@ -100,8 +104,8 @@ class LlamaIndexSimpleStore(RowFileStore):
         documents = self.source.info
         docstore = index.with_name(DOCSTORE)
         # all that a copy has, so that `sync` may replace its folder
-        beside = (file for file in sidecar_files(index, f"*{_STORE_ENDING}") if file != docstore)
-        self.stamps = (stamp, *map(FileStamp.of, (docstore, *beside)))
+        other_stores = (file for file in sidecar_files(index, f"*{_STORE_ENDING}") if file != docstore)
+        self.stamps = (stamp, *map(FileStamp.of, (docstore, *other_stores)))
         metric, odd = read_metric("cosine", vectors[:_SAMPLE])
         manifest, foreign = own_manifest(index)
         self.info = StoreInfo(
@@ -159,7 +163,8 @@ def _as_array(embeddings: Mapping[str, Any]) -> NDArray[np.float32]:
             raise MalformedError(f"the vector of {shown(doc_id)} is no list of {dim} numbers")
         if not all(type(number) in (float, int) for number in vector):
             raise MalformedError(f"the vector of {shown(doc_id)} holds something other than numbers")
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
+        # what is too large becomes infinite, and is refused as that
+        with np.errstate(over="ignore"):
             vectors[row] = np.array(vector, np.float64)
     return vectors
 

@@ -63,7 +63,11 @@ class Output(OutputFolder):
         self, path: Path, location: str | None = None, form: Form = LIKE_SOURCE, *, name: str | None = None
     ) -> None:
         super().__init__(path)
-        self.location = str(path) if location is None else location  # without a password
+        # a location is printed and noted in manifests: it comes here without its password
+        if location is None:
+            self.location = str(path)
+        else:
+            self.location = location
         self.form = form
         self.name = name
 
@@ -75,13 +79,18 @@ class Output(OutputFolder):
     @property
     def display_name(self) -> Path | str:
         """The path of a folder, else the location, for a person."""
-        return self.path if self.is_folder else self.location
+        if self.is_folder:
+            return self.path
+        return self.location
 
     @property
     def work_options(self) -> dict[str, str]:
         """Options that a run that is continued has in common with the one that was begun, beside the folder."""
-        place = {} if self.form.name is None else {"output": f"{self.form.name} {self.location}"}
-        return {**place, **self.form.options}
+        if self.form.name is None:
+            named_output = {}
+        else:
+            named_output = {"output": f"{self.form.name} {self.location}"}
+        return {**named_output, **self.form.options}
 
     def caution(self, dim: int) -> str | None:
         """Return what programs must do before the output, with vectors of `dim`, is there; None if nothing."""
@@ -93,7 +102,9 @@ class Output(OutputFolder):
 
     def sibling(self, ending: str) -> Path:
         """Return a path for what belongs to the store and is no part of it: in the current folder for a server."""
-        return self.path.with_name(f"{self.path.name}.{ending}") if self.is_folder else Path(f"{self.name}.{ending}")
+        if self.is_folder:
+            return self.path.with_name(f"{self.path.name}.{ending}")
+        return Path(f"{self.name}.{ending}")
 
     def __str__(self) -> str:
         return self.location

@@ -65,7 +65,10 @@ def settle_rows(
     if not differing_rows(source.readings).size:
         return {}
     reading = _fitting_reading(source, file)
-    name = location if source.info.file is None else source.info.file.name
+    if source.info.file is None:
+        name = location
+    else:
+        name = source.info.file.name
     numbers = _NUMBERS[source.readings[ID].by]
     if reading is None:
         raise StoreError(
@@ -73,12 +76,12 @@ def settle_rows(
             f"not tell; say {_example(location, ORDER)} for the order in which vectors were added, or "
             f"{_example(location, ID)} for the other; `check --model` tells whether that is right"
         )
-    other = ID if reading == ORDER else ORDER
+    other_reading = ID if reading == ORDER else ORDER
     _read_as(source, reading)
     note = (
         f"the documents in {name} may belong to vectors by their order or {numbers}: they are taken "
         f"{'by their order' if reading == ORDER else numbers}, as alike texts have alike vectors so; "
-        f"{_example(location, other)} says otherwise"
+        f"{_example(location, other_reading)} says otherwise"
     )
     source.info = replace(source.info, notes=(*source.info.notes, note))
     return {ROWS_OPTION: reading}
@@ -123,7 +126,9 @@ def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     is_clear = abs(gain) > _CLEAR * float(difference.std(ddof=1)) / np.sqrt(len(rows))
     if not is_clear or not gain:
         return None
-    return ORDER if gain > 0 else ID
+    if gain > 0:
+        return ORDER
+    return ID
 
 
 def _fit_of_texts(texts: list[str], vectors: Vectors) -> NDArray[np.float64]:
@@ -135,9 +140,9 @@ def _fit_of_texts(texts: list[str], vectors: Vectors) -> NDArray[np.float64]:
     of_vectors = _cosines(vectors - vectors.mean(axis=0, dtype=np.float64))
     correlations = np.zeros(len(texts))
     for row in range(len(texts)):
-        others = np.arange(len(texts)) != row
-        first = of_texts[row, others] - of_texts[row, others].mean()
-        second = of_vectors[row, others] - of_vectors[row, others].mean()
+        is_other_row = np.arange(len(texts)) != row
+        first = of_texts[row, is_other_row] - of_texts[row, is_other_row].mean()
+        second = of_vectors[row, is_other_row] - of_vectors[row, is_other_row].mean()
         scale = np.sqrt((first @ first) * (second @ second))
         if scale > 0:
             correlations[row] = first @ second / scale

@@ -27,8 +27,14 @@ def source_documents(source: Store, rows: NDArray[np.int64] | None = None) -> It
     """Return the documents of a store, or of some rows that follow each other; without texts if it has none."""
     if source.info.has_texts:
         return source.documents(rows)
-    first, last = (0, None) if rows is None else (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-    return (Document(doc_id, "") for batch in source.scan(first, last) for doc_id in batch.ids)
+    first = 0
+    stop: int | None = None
+    if rows is not None and len(rows):
+        first = int(rows[0])
+        stop = int(rows[-1]) + 1
+    elif rows is not None:
+        stop = 0
+    return (Document(doc_id, "") for batch in source.scan(first, stop) for doc_id in batch.ids)
 
 
 def left_behind(source: Store) -> Iterator[str]:
@@ -51,7 +57,10 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
     if distance != "cosine":
         return distance, ()
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(squared_norms(sample)) if len(sample) else np.ones(1, np.float32)
+        if len(sample):
+            norms = np.sqrt(squared_norms(sample))
+        else:
+            norms = np.ones(1, np.float32)
     if (np.abs(norms - 1) < UNIT_TOLERANCE).all():
         return "ip", ()
     return "ip", (
@@ -72,7 +81,9 @@ def choose_text(location: Path | str, columns: Sequence[str], requested: str | N
         return usual, f"the texts are those of column {usual}, by its name; say ?text=COLUMN for another"
     if len(columns) == 1:
         return columns[0], f"the texts are those of column {columns[0]}, the only one; say ?text=COLUMN for another"
-    have = f"it could be {', '.join(columns)}" if columns else "no column holds texts"
+    have = "no column holds texts"
+    if columns:
+        have = f"it could be {', '.join(columns)}"
     return None, f"{NO_TEXTS}{have}; say ?text=COLUMN for one"
 
 
@@ -82,7 +93,10 @@ def choose(location: Path | str, noun: str, names: Sequence[str], requested: str
         return str(requested)
     if not requested and len(names) == 1:
         return names[0]
-    problem = f"there is no {noun} {requested!r}" if requested else f"no {noun} is named"
+    if requested:
+        problem = f"there is no {noun} {requested!r}"
+    else:
+        problem = f"no {noun} is named"
     have = ", ".join(name or "(without name)" for name in names) or "none"
     raise StoreError(f"{location}: {problem}; there are {have}: {remedy}")
 
@@ -104,7 +118,10 @@ def as_document(
     """
     if key is not None and isinstance(fields.get(key), str):
         del fields[key]
-    content = fields.pop(text, None) if text else None
+    if not text:
+        content = None
+    else:
+        content = fields.pop(text, None)
     if content is not None and not isinstance(content, str):
         raise StoreError(
             f"{location}: {text!r} of record {doc_id} is {type(content).__name__}, not text; say ?text=FIELD for "
@@ -119,9 +136,12 @@ def with_nested(fields: Mapping[str, Any], nested: str | None) -> Mapping[str, A
     """Return columns as metadata, with the fields of a nested one, a mapping or JSON, unless a name comes twice."""
     inner = fields.get(nested or "")
     with suppress(MalformedError):
-        inner = parse_json(inner) if isinstance(inner, str) else inner
+        if isinstance(inner, str):
+            inner = parse_json(inner)
     outer = {name: value for name, value in fields.items() if name != nested}
-    return fields if not isinstance(inner, dict) or inner.keys() & outer.keys() else {**inner, **outer}
+    if not isinstance(inner, dict) or inner.keys() & outer.keys():
+        return fields
+    return {**inner, **outer}
 
 
 def import_client(module: str, extra: str) -> ModuleType:
@@ -138,7 +158,9 @@ def import_client(module: str, extra: str) -> ModuleType:
 def check_options(location: str, options: Mapping[str, str], allowed: Collection[str]) -> None:
     """Make sure that a location has no option that means nothing; without `known` ones, that of a new store, none."""
     if unknown := ", ".join(sorted(options.keys() - set(allowed))):
-        have = f"there are {', '.join(sorted(allowed))}" if allowed else "a new store of this kind takes none"
+        have = "a new store of this kind takes none"
+        if allowed:
+            have = f"there are {', '.join(sorted(allowed))}"
         raise UsageError(f"{location}: there is no option {unknown}; leave it out, {have}")
 
 

@@ -121,7 +121,10 @@ def stores_in(path: Path) -> list[str]:
         if isinstance(kind, CollectionKind) and kind.recognises(path) and len(names := kind.names(path)) > 1:
             return [f"{kind.name}:{path}#{name}" for name in names]
     with read_errors(path):
-        inside = sorted(path.iterdir()) if path.is_dir() else []
+        if path.is_dir():
+            inside = sorted(path.iterdir())
+        else:
+            inside = []
     # to open a pipe would wait for its other end
     return [
         str(entry) for entry in inside if not entry.name.startswith(".") and _is_place(entry) and _recognised(entry)
@@ -157,13 +160,13 @@ def absolute_location(location: Path | str) -> str:
 
 def _split(location: str) -> Iterator[tuple[str, str, str]]:
     """Yield the ways to take a location apart: before a path, the path, and behind it."""
-    parts = [("", location)]
+    candidates = [("", location)]
     if scheme := _SCHEME.fullmatch(location):
-        parts.append((f"{scheme[1]}:", scheme[2]))
-    for kind, rest in parts:
-        root = Address.parse(rest).place
-        yield kind, rest, ""
-        yield kind, root, rest.removeprefix(root)
+        candidates.append((f"{scheme[1]}:", scheme[2]))
+    for kind, remainder in candidates:
+        root = Address.parse(remainder).place
+        yield kind, remainder, ""
+        yield kind, root, remainder.removeprefix(root)
 
 
 def output_of(location: Path | str) -> Output:
@@ -171,7 +174,10 @@ def output_of(location: Path | str) -> Output:
 
     Raises a UsageError where there is no such kind, or it cannot be written to by name.
     """
-    scheme = None if isinstance(location, Path) else _scheme_of(location)
+    if isinstance(location, Path):
+        scheme = None
+    else:
+        scheme = _scheme_of(location)
     if scheme is None:
         if "#?index=" in str(location):
             raise UsageError(f"{location}: a path alone is a store like the source; write faiss:{location}")
@@ -180,8 +186,8 @@ def output_of(location: Path | str) -> Output:
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
-    place = hidden[2] if hidden else scheme[2]
-    return kind.output(place)
+    target = hidden[2] if hidden else scheme[2]
+    return kind.output(target)
 
 
 def find_exchange(location: str) -> Exchange | None:
@@ -191,27 +197,45 @@ def find_exchange(location: str) -> Exchange | None:
         return exchange
     if is_place:
         kind = next((kind for kind in built_in_kinds() if kind.recognises(Path(location))), None)
-        return kind.find_exchange(location) if isinstance(kind, CollectionKind) else None
+        if not isinstance(kind, CollectionKind):
+            return None
+        return kind.find_exchange(location)
     scheme = _SCHEME.fullmatch(location)
-    named = None if scheme is None else kind_called(scheme[1])
-    return named.find_exchange(scheme[2]) if scheme and isinstance(named, CollectionKind) else None
+    if scheme is None:
+        named = None
+    else:
+        named = kind_called(scheme[1])
+    if scheme and isinstance(named, CollectionKind):
+        return named.find_exchange(scheme[2])
+    return None
 
 
 def _open(location: str) -> Store:
     path = Path(location)
     exists = _is_place(path)
-    scheme = None if exists else _scheme_of(location)
+    if exists:
+        scheme = None
+    else:
+        scheme = _scheme_of(location)
     if scheme is not None:
         location = hide_secrets(location)
         scheme = _SCHEME.fullmatch(location) or scheme
         store = kind_called(scheme[1]).open(scheme[2])
-        store.info = replace(store.info, location=location)  # without the scheme another kind might open it
+        # without the scheme another kind might open it
+        store.info = replace(store.info, location=location)
         return store
     if not exists and "*" in path.name and _is_place(path.parent):
         raise means_several(location)
     _refuse_written_as_one(path)
-    kinds = (*built_in_kinds(), *map(_load, _installed())) if exists and not _recognised(path) else built_in_kinds()
-    root = path if exists else Path(Address.parse(location).place)  # what stands behind a # comes with any kind
+    if exists and not _recognised(path):
+        kinds = (*built_in_kinds(), *map(_load, _installed()))
+    else:
+        kinds = built_in_kinds()
+    # what stands behind a # comes with any kind
+    if exists:
+        root = path
+    else:
+        root = Path(Address.parse(location).place)
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
     return kind.open(location)
@@ -265,7 +289,9 @@ def kind_called(name: str) -> StoreKind:
 def kind_in_words(name: str) -> str:
     """Return what a kind of stores is called in sentences."""
     kind = kind_called(name)
-    return kind.support.store if isinstance(kind, CollectionKind) else f"kind {name}"
+    if isinstance(kind, CollectionKind):
+        return kind.support.store
+    return f"kind {name}"
 
 
 def _installed() -> list[EntryPoint]:

@@ -26,7 +26,9 @@ def is_cosine(info: StoreInfo) -> bool:
 
 def as_compared(info: StoreInfo, vectors: Vectors) -> Vectors:
     """Return vectors, (n, dim), of which the inner products are what a store compares by, where that is the cosine."""
-    return unit_rows(vectors) if is_cosine(info) else vectors
+    if is_cosine(info):
+        return unit_rows(vectors)
+    return vectors
 
 
 def check_queries(info: StoreInfo, queries: Vectors) -> Vectors:
@@ -75,7 +77,8 @@ class ConnectionPool(Generic[_Connection]):
     def __init__(
         self, connect: Callable[[], _Connection], check: Callable[[_Connection], object] = lambda _: None
     ) -> None:
-        self._connect, self._check = connect, check
+        self._connect = connect
+        self._check = check
         self._idle: list[_Connection] = []
         weakref.finalize(self, _close_all, self._idle)
 

@@ -19,6 +19,8 @@ SOURCES_NAME: Final = "sources.npy"
 Checksums = NDArray[np.uint64]
 """One number a row, (n,)."""
 
+_CACHED_WORDS: Final = 1 << 16
+"""Words of 8 bytes that are mixed at a time: 512 KiB."""
 _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -33,7 +35,9 @@ def vector_checksums(vectors: Vectors) -> Checksums:
     rows = np.ascontiguousarray(vectors, "<f4").view("<u4")
     as_words = (np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows).view("<u8")
     weights = _split_mix(as_words.shape[1]) | np.uint64(1)
-    checksums, at_once = np.empty(len(as_words), np.uint64), max((1 << 16) // len(weights), 1)  # for its cache
+    checksums = np.empty(len(as_words), np.uint64)
+    # each step reads the chunk again, so it has to stay in the cache of the processor
+    at_once = max(_CACHED_WORDS // len(weights), 1)
     for start in range(0, len(as_words), at_once):
         chunk = as_words[start : start + at_once]
         mixed = chunk ^ (chunk >> np.uint64(32))

@@ -130,7 +130,9 @@ class Exchange:
     """
 
     def __init__(self, backend: Places, old: str, new: str) -> None:
-        self.places, self.old, self.new = backend, old, new
+        self.places = backend
+        self.old = old
+        self.new = new
         self.check: Callable[[], None] = lambda: None
         self.prepare: Callable[[], None] = lambda: None
 
@@ -139,7 +141,9 @@ class Exchange:
         """Return the exchange that is recorded of an old name."""
         with backend.errors():
             record = backend.switch_record(name)
-        return None if record is None else cls(backend, *record["aliases"])
+        if record is None:
+            return None
+        return cls(backend, *record["aliases"])
 
     def record(self) -> Record | None:
         """Return the record of the last switch, finished or not; None if nothing was switched."""
@@ -189,7 +193,8 @@ class Exchange:
             record = backend.switch_record(self.old)
             if record is None:
                 return
-            goal, replaced = record.get("goal", SWITCHED), backend.identity(self.new)
+            goal = record.get("goal", SWITCHED)
+            replaced = backend.identity(self.new)
             if goal != FORGOTTEN:
                 if goal != SWITCHED or backend.identity(self.old) != record["new"]:
                     raise UsageError(
@@ -250,12 +255,16 @@ class SwitchableStore(Store):
 
 def strangers_beside(store: Store) -> list[str]:
     """Return what would be lacking if a new folder came to the place of a store's; nothing where none can."""
-    return store.strangers() if isinstance(store, SwitchableStore) else []
+    if not isinstance(store, SwitchableStore):
+        return []
+    return store.strangers()
 
 
 def successor_of(store: Store, ending: str) -> str | None:
     """Return a location on the server of a store for a new one like it; None of any other store."""
-    return store.successor(ending) if isinstance(store, SwitchableStore) else None
+    if not isinstance(store, SwitchableStore):
+        return None
+    return store.successor(ending)
 
 
 def why_no_switch(old: Store, new: Store) -> str | None:
@@ -308,7 +317,8 @@ class Folders(Places):
     """
 
     def __init__(self, old: Path, new: Path) -> None:
-        self.old, self.new = real_path(old), real_path(new)
+        self.old = real_path(old)
+        self.new = real_path(new)
         self._journal = _journal(self.old)
         self._spare = self.old.with_name(f".{self.old.name}.switching")
         self._gone = self.new.with_name(f".{self.new.name}.forgotten")
@@ -342,10 +352,10 @@ class Folders(Places):
             # a file of the folder is the store too, even while there is no folder between two renames
             is_in_folder = path.is_file() or not path.parent.exists()
             for folder in [path, *([path.parent] if is_in_folder else [])]:
-                place = real_path(folder)
-                if place.name and _journal(place).is_file():
-                    record = read_noted(_journal(place), _journal(place), _FOLDERS_SHAPE)
-                    return Exchange(cls(place, Path(record["paths"][1])), str(place), record["paths"][1])
+                real_folder = real_path(folder)
+                if real_folder.name and _journal(real_folder).is_file():
+                    record = read_noted(_journal(real_folder), _journal(real_folder), _FOLDERS_SHAPE)
+                    return Exchange(cls(real_folder, Path(record["paths"][1])), str(real_folder), record["paths"][1])
         return None
 
     def errors(self) -> AbstractContextManager[None]:
@@ -397,7 +407,8 @@ class Folders(Places):
     def _delete_gone(self) -> None:
         """Delete the folder that was taken out of the way."""
         record = self.switch_record("")
-        if record is not None and _token(self._gone) in (record["old"], ""):  # a killed run may have deleted the token
+        # a killed run may have deleted the token
+        if record is not None and _token(self._gone) in (record["old"], ""):
             shutil.rmtree(self._gone)
 
     def identity(self, name: str) -> str | None:
@@ -412,7 +423,8 @@ class Folders(Places):
         """Bring the folder of each token to its name."""
         first, second = targets.values()
         for _ in range(5):
-            old, new = _token(self.old), _token(self.new)
+            old = _token(self.old)
+            new = _token(self.new)
             if (old, new) == (first, second):
                 break
             if (old, new) == (second, first):
@@ -458,7 +470,9 @@ def _token(folder: Path) -> str | None:
     try:
         return read_file(folder / SWITCH_MARK).decode().partition("\n")[0]
     except OSError:
-        return "" if os.path.lexists(folder) else None
+        if os.path.lexists(folder):
+            return ""
+        return None
 
 
 def _missing(old: Path, new: Path, excluded: Collection[str]) -> Iterator[str]:

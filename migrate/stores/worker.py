@@ -33,7 +33,8 @@ JOB_SIZE: Final = struct.Struct("<I")
 
 def main() -> None:
     """Serve the process at the other end of standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the parent ends its jobs through it
+    # whoever interrupts the parent ends its jobs through it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in _MODULES:
         import_module(module)
     with socket.socket(fileno=0) as control, selectors.DefaultSelector() as selector:
@@ -54,14 +55,21 @@ def main() -> None:
 def _start_job(control: socket.socket, selector: selectors.BaseSelector) -> bool:
     """Receive a job and fork a process for it; return False if the parent has ended."""
     header, pipes, _, _ = socket.recv_fds(control, JOB_SIZE.size, 2)
-    size = JOB_SIZE.unpack(header)[0] if header else 0
-    text = control.recv(size, socket.MSG_WAITALL) if size else b""
+    size = 0
+    if header:
+        size = JOB_SIZE.unpack(header)[0]
+    if size:
+        text = control.recv(size, socket.MSG_WAITALL)
+    else:
+        text = b""
     if not size or len(text) < size:
         return False
-    job, (replies, status) = json.loads(text), pipes
+    job = json.loads(text)
+    replies, status = pipes
     process = os.fork()
     if not process:
-        for key in selector.get_map().values():  # only the server may keep the sockets of other jobs open
+        # only the server may keep the sockets of other jobs open
+        for key in selector.get_map().values():
             os.close(key.fd)
         os.close(status)
         _do(job, replies)

@@ -77,7 +77,8 @@ class Work:
     """An output in the making, by a job; `path` is its work folder."""
 
     def __init__(self, output: Path, job: StoreJob) -> None:
-        self.output, self.job = output, job
+        self.output = output
+        self.job = job
         self.path = hidden_sibling(output, "work")
         self.content = self.path / "content"
         self.shards = ShardFolder(self.path / "shards")

@@ -70,7 +70,8 @@ class RunState:
 
     def write(self) -> None:
         """Put it into the work folder of the output, durably and at once."""
-        folder, content = hidden_sibling(self.output, "work"), asdict(self)
+        folder = hidden_sibling(self.output, "work")
+        content = asdict(self)
         unfinished = folder / ".work.json"
         del content["output"]
         write_bytes(unfinished, json.dumps({"version": _VERSION, **content}, sort_keys=True).encode())
@@ -94,7 +95,9 @@ class RunState:
 
     def finished(self, name: str) -> Facts | None:
         """Return what is known of a finished output of several; None where it is still to be made."""
-        return self.steps.get(name) if (self.output / name).exists() else None
+        if not (self.output / name).exists():
+            return None
+        return self.steps.get(name)
 
     def note(self, name: str, details: Facts | None = None) -> None:
         """Note that an output of several is complete."""
@@ -116,7 +119,9 @@ def why_missing(path: Path) -> str:
 def rows_done(output: Path, command: str) -> int:
     """Return how many rows from the first on an earlier run of a command has left as durable."""
     shards = _durable(output, command)
-    return 0 if shards is None else shards.rows_before_gap
+    if shards is None:
+        return 0
+    return shards.rows_before_gap
 
 
 def rows_left(output: Path, command: str, count: int) -> NDArray[np.int64]:
@@ -193,7 +198,9 @@ class OutputFolder:
         """Return the state of an earlier run of a command that has made all; None where there is none."""
         state = RunState.read(self.path)
         is_made = state is not None and state.complete is not None and state.configuration.get("command") == command
-        return state if is_made else None
+        if not is_made:
+            return None
+        return state
 
     def discard(self) -> None:
         """Undo what unfinished work has left outside of its folder, as an older output that stepped aside."""
@@ -274,7 +281,8 @@ def open_steps(
     `kept_details` are outputs of a finished run, with what is known of them: complete, and replaceable. Refuses
     `names` that are there and were not made by an earlier run of the same configuration.
     """
-    output, kept_details = OutputFolder(folder), dict(kept_details or {})
+    output = OutputFolder(folder)
+    kept_details = dict(kept_details or {})
     with output.held():
         if not restart:
             output.refuse_older()
@@ -357,7 +365,8 @@ def settle(output: Path | OutputFolder, command: str, *, force: bool) -> bool:
 
 def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     """Return the state of an earlier run that goes on here, or a new one."""
-    configuration, state = work.job.configuration(), RunState.read(work.output)
+    configuration = work.job.configuration()
+    state = RunState.read(work.output)
     if state is not None and state.complete is not None and output.is_published(work.content):
         if state.configuration == configuration.as_json():  # only the work folder is left over
             return state
@@ -380,12 +389,14 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
 
 def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | None, progress: Progress) -> None:
     """Make the shards that are left, and complete the store in the work folder."""
-    job, begun = work.job, False
+    job = work.job
+    begun = False
     try:
         _check_shards(work, output)
         job.begin(work)
         begun = True
-        lacking, rows = work.lacking(job.shards(work)), work.rows
+        lacking = work.lacking(job.shards(work))
+        rows = work.rows
         progress(job.stage, rows, job.total)
         with closing(make_shards(work, lacking, processes)) as results:
             for shard in results:
@@ -394,7 +405,8 @@ def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | No
         details = job.finish(work, work.writer(_dim(work)))
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
-        state.complete, state.identity = details, _identity(work.content)
+        state.complete = details
+        state.identity = _identity(work.content)
         state.write()
     except BaseException as error:
         # Rows of a source that cannot be used, or no rows at all, are nothing to go on from.
@@ -419,7 +431,8 @@ def _check_shards(work: Work, output: OutputFolder) -> None:
     """Keep only shards that are as they were written; of a stream, only those before the first gap."""
     if not len(work.shards):
         return
-    writer, damaged = work.writer(_dim(work)), 0
+    writer = work.writer(_dim(work))
+    damaged = 0
     for shard in list(work.shards):
         is_sound = work.shards.is_sound(shard)
         put = work.shards.details(shard).get("put") if is_sound else None

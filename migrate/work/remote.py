@@ -40,13 +40,17 @@ class Folder:
     def path(self) -> Path | None:
         """The path of a folder of this machine, which is listed and written without fsspec; None of any other."""
         path = re.sub(r"(?:file|local)://", "", self.location, count=1)
-        return None if "://" in path or "::" in path else Path(path)
+        if "://" in path or "::" in path:
+            return None
+        return Path(path)
 
     def names(self) -> list[str]:
         """Return the names of the files, sorted; none where there is no folder."""
         if (path := self.path) is not None:
             with self.errors():
-                return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+                if not path.is_dir():
+                    return []
+                return sorted(file.name for file in path.iterdir())
         with self.open() as (system, folder):
             system.invalidate_cache()
             if not system.exists(folder):
@@ -171,7 +175,8 @@ def download(url: str, folder: Path) -> None:
 
 def refuse_url(url: str, last: str, *, force: bool) -> None:
     """Make sure, before anything is spent, that an output can be written to a URL; raises as `upload`."""
-    folder, probe = Folder(url, url), f".{uuid.uuid4().hex}"
+    folder = Folder(url, url)
+    probe = f".{uuid.uuid4().hex}"
     if last in folder.names() and not force:
         raise already_exists(url)
     folder.write(probe, b"")

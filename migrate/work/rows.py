@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from migrate.errors import StoreError
 from migrate.files import open_descriptor, output_errors
 from migrate.vectors import Vectors
+
+_BATCH_BYTES: Final = 16 << 20
+"""Vectors that are read at a time, in memory, unless the caller says how many rows."""
 
 
 class Rows:
@@ -27,7 +30,9 @@ class Rows:
     """
 
     def __init__(self, paths: Sequence[Path], runs: NDArray[np.int64], dim: int, dtype: Any = "<f4") -> None:
-        self.paths, self.dim, self.dtype = paths, dim, np.dtype(dtype)
+        self.paths = paths
+        self.dim = dim
+        self.dtype = np.dtype(dtype)
         self._files, self._offsets, counts = runs.astype(np.int64).reshape(-1, 3).T
         self._first_rows = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.count = int(self._first_rows[-1])
@@ -66,7 +71,8 @@ class Rows:
         """Return the vectors of some rows, in the order of `rows`."""
         if rows.size and not 0 <= rows.min() <= rows.max() < self.count:
             raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, 0 to {self.count - 1} are there")
-        vectors, order = np.empty((rows.size, self.dim), np.float32), None
+        vectors = np.empty((rows.size, self.dim), np.float32)
+        order = None
         if (rows[1:] < rows[:-1]).any():
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
@@ -85,7 +91,8 @@ class Rows:
 
         That one is read meanwhile.
         """
-        at_once = rows or max((16 << 20) // (4 * self.dim), 1)
+        row_bytes = 4 * self.dim
+        at_once = rows or max(_BATCH_BYTES // row_bytes, 1)
         stop = self.count if stop is None else min(stop, self.count)
         starts = range(start, stop, at_once)
         buffers = [np.empty((min(at_once, stop - start), self.dim), np.float32) for _ in starts[:2]]
@@ -115,7 +122,8 @@ class Rows:
                     opened = open_descriptor(self.paths[file])
                 if descriptor >= 0:
                     os.close(descriptor)
-                number, descriptor = file, opened
+                number = file
+                descriptor = opened
             return descriptor
 
         try:
@@ -130,12 +138,14 @@ class Rows:
             return
         row_bytes = self.dim * self.dtype.itemsize
         runs = np.searchsorted(self._first_rows, rows, side="right") - 1
-        offsets, files = self._offsets[runs] + (rows - self._first_rows[runs]) * row_bytes, self._files[runs]
+        offsets = self._offsets[runs] + (rows - self._first_rows[runs]) * row_bytes
+        files = self._files[runs]
         breaks = np.flatnonzero((np.diff(offsets) != row_bytes) | (np.diff(files) != 0)) + 1
         numbers = vectors if self.dtype == vectors.dtype else np.empty(vectors.shape, self.dtype)
         target = numbers.reshape(-1).view(np.uint8).data
         for first, last in pairwise([0, *breaks.tolist(), rows.size]):
-            file, span = int(files[first]), target[first * row_bytes : last * row_bytes]
+            file = int(files[first])
+            span = target[first * row_bytes : last * row_bytes]
             self._read(descriptor_of(file), self.paths[file], span, int(offsets[first]))
         if numbers is not vectors:
             with np.errstate(over="ignore", invalid="ignore"):  # too large becomes infinite, and is refused as that
@@ -149,4 +159,5 @@ class Rows:
                 raise StoreError(
                     f"{path}: the file was cut while it was read and ends before its last row; run the command again"
                 )
-            target, offset = target[count:], offset + count
+            target = target[count:]
+            offset = offset + count

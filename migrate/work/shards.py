@@ -71,7 +71,8 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any
     """The bytes of a shard file, in pieces that are not copied; arrays are given in parts that follow each other."""
     names = {np.dtype(dtype): name for name, dtype in _TYPES.items()}
     header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(details), sort_keys=True)}}
-    buffers, end = [], 0
+    buffers = []
+    end = 0
     for name, arrays_of in sorted(arrays.items()):
         begin = end
         for array in arrays_of:
@@ -94,7 +95,8 @@ class ShardFolder:
     """The finished shards of a run, in a folder of this machine."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.folder = path, Folder(str(path))
+        self.path = path
+        self.folder = Folder(str(path))
         self._names: dict[Shard, str] = {}
         for rows, name in self.folder.find_hashed().items():
             start, _, stop = rows.partition("-")
@@ -119,7 +121,9 @@ class ShardFolder:
     def rows_before_gap(self) -> int:
         """Number of finished rows from the first on."""
         ranges = self.ranges()
-        return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
+        if ranges and ranges[0][0] == 0:
+            return ranges[0][1]
+        return 0
 
     def ranges(self) -> list[tuple[int, int]]:
         """Return the rows that are finished, as ranges that do not touch."""
@@ -165,7 +169,8 @@ class ShardFolder:
     def array(self, shard: Shard, name: str) -> NDArray[Any]:
         """Return one array of a shard."""
         path, (content, header) = self.path / self._names[shard], self._header(shard)
-        shape, dtype = header[name]["shape"], _TYPES[header[name]["dtype"]]
+        shape = header[name]["shape"]
+        dtype = _TYPES[header[name]["dtype"]]
         with output_errors(path), open_file(path) as file:
             file.seek(content + header[name]["data_offsets"][0])
             return np.fromfile(file, dtype, count=math.prod(shape)).reshape(shape)
@@ -194,7 +199,9 @@ class ShardFolder:
 
 def write_values(path: Path, chunks: Iterable[NDArray[Any]], count: int) -> str:
     """Write numbers, one a row, as a `.npy` of shape (count,), durably; return the hash of the file."""
-    hasher, chunks, header = new_hasher(), iter(chunks), io.BytesIO()
+    hasher = new_hasher()
+    chunks = iter(chunks)
+    header = io.BytesIO()
     first = next(chunks, np.empty(0, np.float32))
     npy_header = {"descr": first.dtype.str, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(header, npy_header)

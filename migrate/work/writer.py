@@ -111,11 +111,15 @@ class FlatFileWriter(StoreWriter):
         self, path: Path, head: bytes, dim: int, count: int | None, complete: Complete, *, tail: bytes = b""
     ) -> None:
         super().__init__(dim, complete)
-        self.path, self.count, self._tail = path, count, tail
-        self._begin, self._row_bytes = len(head), 4 * dim
+        self.path = path
+        self.count = count
+        self._tail = tail
+        self._begin = len(head)
+        self._row_bytes = 4 * dim
         self._stop = 0
         # Of the bytes up to `_end`, as long as shards come in order
-        self._hasher, self._end = new_hasher(), len(head)
+        self._hasher = new_hasher()
+        self._end = len(head)
         self._hasher.update(head)
         with output_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -135,7 +139,8 @@ class FlatFileWriter(StoreWriter):
             raise StoreError(
                 f"{self.path}: there is room for {self.count} vectors, and row {shard.stop - 1} was written"
             )
-        start, begin = shard.start, self._offset(shard.start)
+        start = shard.start
+        begin = self._offset(shard.start)
         in_order = self._end == begin
         hasher = self._hasher.copy() if in_order else new_hasher()
 
@@ -166,7 +171,9 @@ class FlatFileWriter(StoreWriter):
         if start != shard.stop:
             raise StoreError(f"{self.path}: {len(shard)} vectors were announced, and {start - shard.start} written")
         if in_order:
-            self._hasher, self._end, begin = hasher, self._offset(start), 0
+            self._hasher = hasher
+            self._end = self._offset(start)
+            begin = 0
         self._stop = max(self._stop, start)
         return {"begin": begin, "end": self._offset(start), "hash": noted(hasher)}
 
@@ -177,13 +184,15 @@ class FlatFileWriter(StoreWriter):
 
     def is_sound(self, shard: Shard, details: Facts) -> bool:
         """Return whether the bytes are those that were written: of the rows, or of all up to them, in one reading."""
-        begin, end = self._offset(shard.start), self._offset(shard.stop)
+        begin = self._offset(shard.start)
+        end = self._offset(shard.stop)
         in_order = self._end == begin
         if details["end"] != end or details["begin"] != (begin if details["begin"] else 0):
             return False
         if not details["begin"] and not in_order:
             return False
-        whole, own_hasher = self._hasher.copy() if in_order else None, new_hasher() if details["begin"] else None
+        whole = self._hasher.copy() if in_order else None
+        own_hasher = new_hasher() if details["begin"] else None
         with open_file(self.path) as file:
             file.seek(begin)
             while begin < end and (content := file.read(min(1 << 20, end - begin))):
@@ -194,7 +203,8 @@ class FlatFileWriter(StoreWriter):
         if begin != end or file_hasher is None or noted(file_hasher) != details["hash"]:
             return False
         if whole is not None:
-            self._hasher, self._end = whole, end
+            self._hasher = whole
+            self._end = end
         self._stop = max(self._stop, shard.stop)
         return True
 
@@ -223,7 +233,9 @@ class FlatFileWriter(StoreWriter):
 
     def hash_of(self, path: Path) -> str:
         """Return the hash that was taken while the rows came in order, or read the file."""
-        return noted(self._hasher) if path == self.path and self._end >= 0 else hash_file(path)
+        if path == self.path and self._end >= 0:
+            return noted(self._hasher)
+        return hash_file(path)
 
 
 OpenWriter = Callable[[int], StoreWriter]
@@ -239,7 +251,8 @@ def make_shard(shard: Shard, blocks: Iterable[Block], open_writer: OpenWriter) -
     Returns a function, to be called from any thread, that makes durable what was put, and returns the content of the
     shard's file.
     """
-    arrays, details = defaultdict[str, list[NDArray[Any]]](list), dict[str, Any]()
+    arrays = defaultdict[str, list[NDArray[Any]]](list)
+    details = dict[str, Any]()
 
     def vectors() -> Iterator[Vectors]:
         for block in blocks:

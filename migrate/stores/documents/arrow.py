@@ -94,17 +94,21 @@ def row_without_vector(lists: Any, dim: int) -> int | None:
     import pyarrow.compute
 
     lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-    bad = np.flatnonzero(lengths != dim)  # an empty cell has no length, which is another one too
+    # an empty cell has no length, which is another one too
+    bad = np.flatnonzero(lengths != dim)
     values = lists.flatten()
     if not bad.size and values.null_count:
         bad = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) // dim
-    return int(bad[0]) if bad.size else None
+    if not bad.size:
+        return None
+    return int(bad[0])
 
 
 def vectors_of_lists(lists: Any, dim: int) -> Vectors:
     """Return the rows of a column of lists as float32, (n, dim); each has to hold so many numbers."""
     numbers = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large becomes infinite, and is refused as that
+    # what is too large becomes infinite, and is refused as that
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(numbers, np.float32)
 
 
@@ -131,12 +135,17 @@ def lists_in(column: Any) -> Any:
     """Return a column of lists in one piece, those of tensors too; None where it does not hold lists of numbers."""
     import pyarrow as pa
 
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):
+        lists = column.combine_chunks()
+    else:
+        lists = column
     lists = plain_lists(lists)
     kind = lists.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     is_numeric = is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
-    return lists if is_numeric else None
+    if not is_numeric:
+        return None
+    return lists
 
 
 def replace_vectors(batch: Any, ids: str, vectors: Mapping[str, Vectors], numbers: Mapping[str, NDArray[Any]]) -> Any:
@@ -145,7 +154,8 @@ def replace_vectors(batch: Any, ids: str, vectors: Mapping[str, Vectors], number
 
     columns = {name: lists_of_vectors(rows) for name, rows in vectors.items()}
     columns |= {name: pa.array(values) for name, values in numbers.items()}
-    replaced = batch.select([ids]).replace_schema_metadata(None)  # which is of the columns that are gone
+    # which is of the columns that are gone
+    replaced = batch.select([ids]).replace_schema_metadata(None)
     for name, column in columns.items():
         replaced = replaced.append_column(name, column)
     return replaced
@@ -210,7 +220,10 @@ class ArrowDocuments(DocumentSource):
                 yield from batch.to_pylist()
 
     def _ids_at(self, positions: NDArray[np.int64]) -> list[str]:
-        ids = positions.tolist() if self._ids is None else self._ids.take(positions).to_pylist()
+        if self._ids is None:
+            ids = positions.tolist()
+        else:
+            ids = self._ids.take(positions).to_pylist()
         return list(map(str, ids))
 
     def _documents_at(self, positions: NDArray[np.int64]) -> Iterator[Document]:
@@ -219,7 +232,10 @@ class ArrowDocuments(DocumentSource):
 
     def _document(self, position: int, row: dict[str, Any]) -> Document:
         columns = self._columns
-        doc_id = position if columns.id is None else row[columns.id]
+        if columns.id is None:
+            doc_id = position
+        else:
+            doc_id = row[columns.id]
         metadata = {name: row[name] for name in columns.others if row[name] is not None}
         return Document(str(doc_id), row[columns.text or ""] or "", metadata)
 
@@ -268,9 +284,18 @@ class ParquetDocuments(ArrowDocuments):
             columns = columns_beside_index(parquet.schema_arrow, self._path, named)
             self._columns = columns = columns if columns.id else _with_id(columns, parquet)
             table = parquet.read(columns=[name for name in (columns.id, columns.label) if name is not None])
-            label = None if columns.label is None else table.column(columns.label)
-            faiss_ids = None if label is None or label.null_count else label.cast(pyarrow.int64()).to_numpy()
-        self._ids = None if columns.id is None else check_ids(table.column(columns.id), self._path)
+            if columns.label is None:
+                label = None
+            else:
+                label = table.column(columns.label)
+            if label is None or label.null_count:
+                faiss_ids = None
+            else:
+                faiss_ids = label.cast(pyarrow.int64()).to_numpy()
+        if columns.id is None:
+            self._ids = None
+        else:
+            self._ids = check_ids(table.column(columns.id), self._path)
         with arrow_errors(self._path):
             numbers = _numbers(self._ids)
         self.readings = match_rows(self._path, rows, numbers, faiss_ids)

@@ -76,8 +76,12 @@ def repeated(values: NDArray[np.int64]) -> NDArray[np.int64]:
 def label_values(labels: Labels, rows: RowNumbers) -> NDArray[np.int64]:
     """Return the labels of some rows."""
     if isinstance(rows, range):
-        return np.arange(rows.start, rows.stop) if labels is None else labels[rows.start : rows.stop]
-    return rows if labels is None else labels[rows]
+        if labels is None:
+            return np.arange(rows.start, rows.stop)
+        return labels[rows.start : rows.stop]
+    if labels is None:
+        return rows
+    return labels[rows]
 
 
 class LazyIds(Sequence[str]):
@@ -210,7 +214,9 @@ class DocumentsInfo:
     @property
     def kind(self) -> str:
         """All that a person is told in one phrase."""
-        matched = f", matched by {self.matched}" if self.matched else ""
+        matched = ""
+        if self.matched:
+            matched = f", matched by {self.matched}"
         return f"{self.layout}{matched}{self.fields}"
 
     @property
@@ -314,4 +320,6 @@ def check_known(ids: Iterable[str], known: Collection[str], noun: str) -> None:
 
 def note_of_orphans(count: int, noun: str, file: Path) -> tuple[str, ...]:
     """Return the note on documents of a file that belong to no vector, if there are any."""
-    return (f"{count} {noun}s in {file.name} belong to no vector; they are kept as they are",) if count else ()
+    if not count:
+        return ()
+    return (f"{count} {noun}s in {file.name} belong to no vector; they are kept as they are",)

@@ -76,7 +76,10 @@ def columns_of_store(
     texts = [name for name in types if _is_text(types[name]) and name not in (doc_id, metadata)]
     text, why_text = choose_text(location, texts, named.get("text"))
     numbered = "the file has no column of ids: rows are numbered from 0 on; say #?id=COLUMN for one"
-    notes = [why_text] if doc_id else [numbered, why_text]
+    if doc_id:
+        notes = [why_text]
+    else:
+        notes = [numbered, why_text]
     element = elements[str(types[vector].value_type)]
     if element != "float32":
         notes.append(f"the vectors are {element}, read as float32")
@@ -95,7 +98,10 @@ def to_document(location: str, row: int, fields: Mapping[str, Any], columns: Col
     key = columns.id
     doc_id = str(row if key is None else fields[key])
     # an id is a text: a number would not come back as one out of it
-    excluded = [] if key is None or isinstance(fields[key], str) else [key]
+    if key is None or isinstance(fields[key], str):
+        excluded = []
+    else:
+        excluded = [key]
     metadata = {name: fields[name] for name in (*excluded, *columns.others)}
     for name, value in _pairs(location, doc_id, columns.metadata, fields):
         if name in metadata:
@@ -108,13 +114,17 @@ def to_document(location: str, row: int, fields: Mapping[str, Any], columns: Col
 
 
 def _pairs(location: str, doc_id: str, column: str | None, fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    value = None if column is None else fields[column]
+    if column is None:
+        value = None
+    else:
+        value = fields[column]
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = ""
-    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):  # a map, as Arrow gives it
+    # a map, as Arrow gives it
+    if isinstance(value, list) and all(isinstance(pair, tuple) for pair in value):
         return value
     if not isinstance(value, dict | None):
         raise StoreError(
@@ -135,7 +145,9 @@ def _types(schema: Any, location: Any) -> dict[str, Any]:
 def list_type(kind: Any) -> Any:
     """Return the type of the lists that a type of tensors is stored as, any other as it is."""
     storage = getattr(kind, "storage_type", kind)
-    return storage if "list<" in str(storage) else kind
+    if "list<" in str(storage):
+        return storage
+    return kind
 
 
 def _choose_id(location: Any, types: Mapping[str, Any], named: str | None) -> str | None:
@@ -154,7 +166,8 @@ def _choose_vector(location: str, columns: Sequence[str], main: Sequence[str], n
     usual = [name for name in VECTORS if name in main]
     if named is None and len(usual) == 1:
         return usual[0]
-    columns = columns if named is not None else main
+    if named is None:
+        columns = main
     return choose(location, "column of vectors (lists of floats)", columns, named, "say #?vector=COLUMN for one")
 
 

@@ -54,7 +54,10 @@ class DatasetDocuments(ArrowDocuments):
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
         is_unpacked = self._dataset == self._index.parent
-        target = folder if is_unpacked else folder / self._dataset.name
+        if is_unpacked:
+            target = folder
+        else:
+            target = folder / self._dataset.name
         with output_errors(target):
             target.mkdir(exist_ok=True)
         copy_files([*self._data_files, self._path, self._dataset / _INFO], target)
@@ -75,7 +78,10 @@ def _data_files(path: Path) -> list[Path]:
         raise malformed(path, 'there is no list "_data_files"', _AGAIN)
     data_files = []
     for entry in files:
-        name = entry.get("filename") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict):
+            name = None
+        else:
+            name = entry.get("filename")
         # a name with folders in it could lead out of the dataset, and a new store would be written there
         if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
             raise malformed(path, f"{name!r:.80} is not the name of a file in the same folder", _AGAIN)

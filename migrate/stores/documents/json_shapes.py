@@ -32,7 +32,10 @@ def records_in(path: Path, value: Any) -> Iterator[Any]:
         return
     if not isinstance(value, dict):
         raise malformed(path, f"neither a list nor an object but {shown_type(value)}", "put the documents in one")
-    inner = next(iter(value.values())) if len(value) == 1 else None
+    if len(value) != 1:
+        inner = None
+    else:
+        inner = next(iter(value.values()))
     if isinstance(inner, dict) and any(isinstance(entry, list) for entry in inner.values()):
         value = inner  # {"data": {"documents": [...], ...}}
     if value.keys() == _SPLIT and _is_split(value):
@@ -47,7 +50,10 @@ def records_in(path: Path, value: Any) -> Iterator[Any]:
 def _by_key(records: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the records of an object that has them by id."""
     for key, entry in records.items():
-        record = {"text": entry} if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            record = {"text": entry}
+        else:
+            record = entry
         yield record | {KEY: key} if isinstance(record, dict) else record
 
 
@@ -71,7 +77,10 @@ def _rows_of(path: Path, columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[
     fields = _distinct_fields(name for name in columns if name not in tables)
     for row in range(next(iter(lengths.values()))):
         record = {field: columns[name][row] for name, field in fields.items() if columns[name][row] is not None}
-        whole = columns[tables[0]][row] if tables else {}
+        if tables:
+            whole = columns[tables[0]][row]
+        else:
+            whole = {}
         if twice := record.keys() & whole.keys():
             problem = f"record {row + 1} has {min(twice)!r} twice, in {tables[0]} and beside it"
             raise malformed(path, problem, "rename one")

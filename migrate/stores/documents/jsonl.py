@@ -75,7 +75,9 @@ def bad_line(path: Path, number: int, problem: str) -> StoreError:
 
 def shown_type(value: object) -> str:
     """Return a value out of a file, with its type, for a message."""
-    return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"
+    if value is None:
+        return "nothing"
+    return f"{type(value).__name__} {value!r:.40}"
 
 
 _scans: WeakValueDictionary[FileStamp, DocsScan] = WeakValueDictionary()
@@ -126,7 +128,9 @@ def lines_of(file: Any, path: Path, *, blank: bool = False) -> Iterator[tuple[in
         number += 1
         if len(line) == _LONGEST_LINE:
             raise bad_line(path, number, f"the line is of {_LONGEST_LINE} bytes or more")
-        mark = len(codecs.BOM_UTF8) if number == 1 and line.startswith(codecs.BOM_UTF8) else 0
+        mark = 0
+        if number == 1 and line.startswith(codecs.BOM_UTF8):
+            mark = len(codecs.BOM_UTF8)
         if blank or line[mark:].strip():
             yield number, offset + mark, line[mark:]
         offset += len(line)

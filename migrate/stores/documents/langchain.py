@@ -36,6 +36,10 @@ from migrate.stores.documents.unpickle import (
 from migrate.stores.frames import FACTS, PLACES, TEXT
 from migrate.vectors import Document
 
+_SPARE_BYTES: Final = 1 << 28
+_BYTES_PER_PICKLED_BYTE: Final = 32
+_SPARE_CPU_S: Final = 3
+_BYTES_PER_CPU_S: Final = 4 << 20
 _CURRENT_NAMES: Final[dict[type, tuple[str, str]]] = {
     DocstoreStub: CURRENT_DOCSTORE,
     DocumentStub: CURRENT_DOCUMENT,
@@ -122,7 +126,11 @@ class LangchainDocuments(DocumentSource):
         self._load(count)
         self._texts: dict[int, str] = {}
         is_current = self._facts["is_current"]
-        old = () if is_current else (f"{path.name} has an old layout; a new store is written in the present one",)
+        old: tuple[str, ...]
+        if is_current:
+            old = ()
+        else:
+            old = (f"{path.name} has an old layout; a new store is written in the present one",)
         self.info = DocumentsInfo(
             self._facts["layout"],
             file=path,
@@ -140,8 +148,8 @@ class LangchainDocuments(DocumentSource):
             "do": "migrate.stores.documents.unpickle:unpickle",
             "path": str(self._path),
             "count": count,
-            "memory_bytes": (1 << 28) + 32 * size,
-            "cpu_s": 3 + size // (4 << 20),
+            "memory_bytes": _SPARE_BYTES + _BYTES_PER_PICKLED_BYTE * size,
+            "cpu_s": _SPARE_CPU_S + size // _BYTES_PER_CPU_S,
         }
         self._facts: dict[str, Any] = {}
         self._documents = temporary_file(self._path, size)
@@ -177,7 +185,8 @@ class LangchainDocuments(DocumentSource):
         if TAG not in fields:
             return fields
         name, content = fields[TAG]
-        if name == "text":  # documents may share it: it is in memory once while they are read in turn
+        # documents may share it: it is in memory once while they are read in turn
+        if name == "text":
             start, size = content
             if start not in self._texts:
                 if len(self._texts) >= 64:
@@ -187,7 +196,9 @@ class LangchainDocuments(DocumentSource):
         kind = _KINDS[name]
         if kind in (bytes, bytearray):
             return kind(base64.b64decode(content))
-        return kind(*content) if kind in HARMLESS.values() else kind(content)
+        if kind in HARMLESS.values():
+            return kind(*content)
+        return kind(content)
 
     def write(self, folder: Path) -> None:
         """Copy the pickle byte for byte if the present LangChain opens it, else write it in the present layout."""

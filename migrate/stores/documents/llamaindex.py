@@ -85,9 +85,15 @@ def node_documents(index: Path, ids: Sequence[str], *, also_read: Path | None = 
 def llamaindex_documents(index: Path, labels: Labels, count: int) -> DocumentSource:
     """Return the nodes of a folder with a FAISS vector store, by row."""
     id_map = index.with_name(_ID_MAP)
-    rows_file = id_map if id_map.exists() else index.with_name(_INDEX_STORE)
+    if id_map.exists():
+        rows_file = id_map
+    else:
+        rows_file = index.with_name(_INDEX_STORE)
     with json_errors(rows_file):
-        node_of = _listed_nodes(rows_file) if rows_file != id_map else _mapped_nodes(id_map)
+        if rows_file != id_map:
+            node_of = _listed_nodes(rows_file)
+        else:
+            node_of = _mapped_nodes(id_map)
         ids = ids_by_label(node_of, label_values(labels, range(count)), "node")
     return node_documents(index, ids, also_read=rows_file)
 
@@ -124,7 +130,10 @@ def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, A
     'page: 3\n\nFresh bread.'
     """
     keys = fields.get("excluded_embed_metadata_keys")
-    excluded = keys if isinstance(keys, list) else []
+    if isinstance(keys, list):
+        excluded = keys
+    else:
+        excluded = []
     template = fields.get("metadata_template", fields.get("metadata_tmpl")) or "{key}: {value}"
     separator = fields.get("metadata_separator", fields.get("metadata_seperator")) or "\n"
     lines = [_fill(template, key=key, value=str(value)) for key, value in metadata.items() if key not in excluded]
@@ -163,7 +172,10 @@ def _mapped_nodes(path: Path) -> dict[Any, Any]:
     content = read_small(path, MOST_BYTES)
     try:
         # the first versions of FaissMapVectorStore wrote Python literals
-        fields = ast.literal_eval(content.decode()) if content.startswith(b"{'") else parse_json(content)
+        if content.startswith(b"{'"):
+            fields = ast.literal_eval(content.decode())
+        else:
+            fields = parse_json(content)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise MalformedError(" ".join(f"no JSON: {error}".split())) from error
     return _table(fields, "faiss_id_to_node_id_map")

@@ -109,7 +109,9 @@ class IdNumbers:
         varying = [column for column in columns if (column != column[0]).any()]
         if len(varying) == 1:
             return varying[0]
-        return columns[0] if len(columns) == 1 else None
+        if len(columns) != 1:
+            return None
+        return columns[0]
 
 
 def _is_label(doc_id: str) -> bool:
@@ -121,10 +123,10 @@ def _pattern_of(doc_id: str) -> re.Pattern[str] | None:
     """Return the pattern of ids that differ from one in their numbers alone, with a group for each."""
     if _is_label(doc_id):
         return re.compile(f"(-?{_DIGITS})")
-    words = re.split("[0-9]+", doc_id)
-    if not 1 < len(words) <= _MOST_NUMBERS + 1:
+    text_parts = re.split("[0-9]+", doc_id)
+    if not 1 < len(text_parts) <= _MOST_NUMBERS + 1:
         return None
-    return re.compile(f"({_DIGITS})".join(map(re.escape, words)))
+    return re.compile(f"({_DIGITS})".join(map(re.escape, text_parts)))
 
 
 def has_digit(doc_id: str) -> bool:
@@ -147,10 +149,11 @@ def match_rows(
     """
     numbers = ids.values()
     if not rows.is_index:
-        numbers = numbers if faiss_ids is None else faiss_ids
+        if faiss_ids is not None:
+            numbers = faiss_ids
         faiss_ids = None
-    labels = np.arange(rows.count) if rows.labels is None else rows.labels
-    in_order = np.arange(rows.count) if rows.added is None else rows.added
+    labels = _or_positions(rows.labels, rows.count)
+    in_order = _or_positions(rows.added, rows.count)
     if faiss_ids is not None and (positions := places_of(labels, faiss_ids)) is not None:
         return {_FAISS_ID: Reading(positions, _FAISS_ID)}
     if faiss_ids is not None and not ids.are_labels:
@@ -165,7 +168,8 @@ def match_rows(
     may_be_in_order = is_numbered or (readings and faiss_ids is None and _is_range(labels))
     if may_be_in_order and _is_range(in_order, first=0):
         by_order = {ORDER: Reading(rows.added, _POSITION)}
-        readings = {**readings, **by_order} if by_number is not None and ids.are_labels else {**by_order, **readings}
+        number_is_likelier = by_number is not None and ids.are_labels
+        readings = {**readings, **by_order} if number_is_likelier else {**by_order, **readings}
     if readings:
         return readings
     why = "ids are not its labels, which are not 0 to n-1 either"
@@ -198,11 +202,21 @@ def _positions_by_number(labels: NDArray[np.int64], numbers: NDArray[np.int64] |
     return positions
 
 
+def _or_positions(numbers: NDArray[np.int64] | None, count: int) -> NDArray[np.int64]:
+    """Return the numbers of rows; 0 to count - 1 where rows have none."""
+    if numbers is None:
+        return np.arange(count)
+    return numbers
+
+
 def _is_range(values: NDArray[np.int64], first: int | None = None) -> bool:
     """Return whether values are, in any order, those from `first` on, or from any number on, without a gap."""
     if not values.size:
         return True
-    start = int(values.min()) if first is None else first
+    if first is None:
+        start = int(values.min())
+    else:
+        start = first
     return bool(np.array_equal(np.sort(values) - start, np.arange(values.size)))
 
 

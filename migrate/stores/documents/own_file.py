@@ -61,7 +61,9 @@ def _bad_record(path: Path, number: int, problem: str, remedy: str = "correct th
 def _remedy_of(error: Exception) -> str:
     """Return what to do about a file that cannot be read."""
     is_encoding = isinstance(error, UnicodeError) or isinstance(error.__cause__, UnicodeError)
-    return "save it as UTF-8" if is_encoding else "correct the file"
+    if is_encoding:
+        return "save it as UTF-8"
+    return "correct the file"
 
 
 def _records(path: Path) -> Iterator[Record]:
@@ -107,9 +109,12 @@ def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
 def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
     """Yield the cells of each row of a table that is not blank, those of its header first."""
     first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
-    delimiter = "\t" if path.suffix == ".tsv" else max((",", ";", "\t"), key=first.count)
+    delimiter = "\t"
+    if path.suffix != ".tsv":
+        delimiter = max((",", ";", "\t"), key=first.count)
     file.seek(0)
-    csv.field_size_limit(1 << 28)  # of the whole process; its own limit is less than a long text
+    # of the whole process; its own limit is less than a long text
+    csv.field_size_limit(1 << 28)
     lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
     return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
 
@@ -148,7 +153,10 @@ class _Fields:
 
 def _choose_fields(path: Path, records: Sequence[Record], named: Mapping[str, str], location: str) -> _Fields:
     """Choose the fields by the first records of a file, or as they are `named` for `id` and `text`."""
-    lifted = _text_in_metadata(records) if _TEXT not in named else None
+    if _TEXT in named:
+        lifted = None
+    else:
+        lifted = _text_in_metadata(records)
     records = [_lifted(record, lifted) for record in records]
     columns = {name: [record.get(name) for record in records] for record in records for name in record}
     keys = columns.pop(KEY, ())
@@ -214,8 +222,8 @@ def _lifted(record: Record, name: str | None) -> Record:
     field, metadata = _metadata_of(record)
     if name not in metadata:
         return record
-    rest = {key: value for key, value in metadata.items() if key != name}
-    return {**record, name: metadata[name], field: rest}
+    other_fields = {key: value for key, value in metadata.items() if key != name}
+    return {**record, name: metadata[name], field: other_fields}
 
 
 def _text_in_metadata(records: Sequence[Record]) -> str | None:
@@ -237,7 +245,10 @@ def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: s
         raise _bad_record(path, number, f"has as {fields.text!r} no text but {shown_type(content)}")
     left_out = {KEY, doc_id, fields.text, LABEL, *fields.vectors}
     metadata = with_nested({name: value for name, value in record.items() if name not in left_out}, fields.metadata)
-    title = record.get(fields.title) if fields.title else None
+    if not fields.title:
+        title = None
+    else:
+        title = record.get(fields.title)
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
     label = record.get(LABEL)
@@ -272,8 +283,13 @@ def own_documents(
             if doc_id is fields.ids[-1]:
                 raise
             notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
-    text = f"{TITLE} and {fields.text}" if fields.title else fields.text
-    ids = "keys" if doc_id == KEY else doc_id or "numbers of records"
+    if fields.title:
+        text = f"{TITLE} and {fields.text}"
+    else:
+        text = fields.text
+    ids = "keys"
+    if doc_id != KEY:
+        ids = doc_id or "numbers of records"
     if fields.title:
         notes.append(f"the texts are {TITLE} and {_TEXT} of {path.name}; say ?text={_TEXT} for these alone")
     if fields.vectors:
@@ -353,7 +369,8 @@ def find_own_file(
     if len(fitting) == 1:
         return next(iter(fitting.values())), ""
     if fitting:
-        first, names = next(iter(fitting)), ", ".join(file.name for file in fitting)
+        first = next(iter(fitting))
+        names = ", ".join(file.name for file in fitting)
         why = (
             f"{index.parent}: has {len(fitting)} files that could be the documents ({names}); give the right one the "
             f"name of the index, as {index.stem}{first.suffix}"

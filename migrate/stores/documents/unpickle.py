@@ -90,10 +90,15 @@ class Fields:
         return document
 
     def __setstate__(self, state: Any) -> None:
-        fields = state.get("__dict__") if type(state) is dict else None
+        if type(state) is not dict:
+            fields = None
+        else:
+            fields = state.get("__dict__")
         if type(fields) is not dict:
             return
-        self.text, self.metadata, self.id = fields.get("page_content"), fields.get("metadata", {}), fields.get("id")
+        self.text = fields.get("page_content")
+        self.metadata = fields.get("metadata", {})
+        self.id = fields.get("id")
         self.is_current = "__pydantic_fields_set__" in state
         fields.clear()
         state.clear()
@@ -152,7 +157,10 @@ class NumpyType:
         return stub
 
     def __setstate__(self, state: Any) -> None:
-        self.order = state[1] if type(state) is tuple and len(state) > 1 else None
+        if type(state) is tuple and len(state) > 1:
+            self.order = state[1]
+        else:
+            self.order = None
 
 
 _CHARACTER_BYTES: Final = 4
@@ -167,13 +175,18 @@ def numpy_scalar(kind: Any, content: Any = None) -> Any:
     """
     is_plain = type(kind) is NumpyType and type(kind.code) is str and _PLAIN_TYPE.fullmatch(kind.code)
     if not is_plain or kind.order not in ("<", ">", "|", "=") or type(content) is not bytes:
-        code = kind.code if type(kind) is NumpyType else kind
+        if type(kind) is NumpyType:
+            code = kind.code
+        else:
+            code = kind
         raise RefusedError(f"metadata hold a scalar of NumPy of the type {shown(code)}; {_SAVE_AGAIN}")
     size = int(kind.code[1:]) * (_CHARACTER_BYTES if kind.code.startswith("U") else 1)
     if len(content) != size:
         raise RefusedError(f"a scalar of NumPy has {len(content)} bytes in place of {size}; copy the file again")
     # an array of no bytes has no item
-    return np.frombuffer(content, f"{kind.order}{kind.code}")[0].item() if content else ""
+    if not content:
+        return ""
+    return np.frombuffer(content, f"{kind.order}{kind.code}")[0].item()
 
 
 _NUMPY: Final[dict[tuple[str, str], Any]] = {
@@ -195,9 +208,9 @@ class _DocstoreUnpickler(pickle.Unpickler):
         if stub is not None:
             self.stubs_seen.add((module, name))
             return stub
-        for known in (HARMLESS, _OTHER_NAMES, _NUMPY):
-            if (module, name) in known:
-                return known[module, name]
+        for table in (HARMLESS, _OTHER_NAMES, _NUMPY):
+            if (module, name) in table:
+                return table[module, name]
         raise RefusedError(
             f"the pickle holds the class {f'{module}.{name}'[:200]}, which is not part of a LangChain docstore; "
             f"nothing was executed: if you trust the file, {_SAVE_AGAIN}"
@@ -209,7 +222,8 @@ class _DocstoreUnpickler(pickle.Unpickler):
 
 def unpickle(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send facts of a docstore, and its documents with their places: those of the rows in order, then those of none."""
-    path, count = Path(job["path"]), job["count"]
+    path = Path(job["path"])
+    count = job["count"]
     # Millions of new values, and none of them garbage; the process ends before that matters.
     gc.disable()
     with open_file(path) as file:
@@ -249,8 +263,14 @@ def _split(loaded: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
     type_name = type(loaded).__name__
     if type(loaded) is tuple and len(loaded) == 2 and type(loaded[1]) is dict:
         docstore, row_ids = loaded
-        state = docstore.state if type(docstore) is DocstoreStub else None
-        documents = state.get("_dict") if type(state) is dict else None
+        if type(docstore) is not DocstoreStub:
+            state = None
+        else:
+            state = docstore.state
+        if type(state) is not dict:
+            documents = None
+        else:
+            documents = state.get("_dict")
         if type(documents) is dict:
             return documents, row_ids
         type_name = f"a {type(docstore).__name__}"
@@ -318,7 +338,10 @@ class _Sender:
         self._bytes = self._values = 0
         try:
             metadata = self._plain(fields.metadata, 0)
-            own_id = fields.id if type(fields.id) is str else None
+            if type(fields.id) is not str:
+                own_id = None
+            else:
+                own_id = fields.id
             start, id_size = self._put(doc_id)
             _, size = self._put([fields.text, metadata, own_id])
             self.places.extend((start, id_size, size))
@@ -330,7 +353,8 @@ class _Sender:
             self.send()
 
     def _put(self, value: Any) -> tuple[int, int]:
-        content, start = json.dumps(value, ensure_ascii=False).encode(), self._size
+        content = json.dumps(value, ensure_ascii=False).encode()
+        start = self._size
         self._waiting += content
         self._size += len(content)
         return start, len(content)

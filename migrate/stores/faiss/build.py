@@ -25,6 +25,8 @@ from migrate.stores.frames import RefusedError
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
+_TRAINING_BYTES: Final = 512 << 20
+"""Vectors of a training sample, in memory, beyond what FAISS recommends at least."""
 _PLAIN_LISTS: Final = re.compile(r"(IVF\d+(_HNSW\d+)?|IMI\d+x\d+),Flat")
 
 
@@ -61,7 +63,10 @@ def _add(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     for first, block in vectors.batches(65_536):
         index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + len(block)])
     lists = faiss.try_extract_index_ivf(index)
-    stored = lists.invlists.compute_ntotal() if lists is not None else index.ntotal
+    if lists is not None:
+        stored = lists.invlists.compute_ntotal()
+    else:
+        stored = index.ntotal
     if (index.ntotal, stored) != (count, count):
         raise RefusedError(f"the new index holds {stored} of {count} vectors; FAISS drops rows with NaN or Inf")
 
@@ -74,7 +79,8 @@ def empty_index(recipe: Recipe, dim: int, metric: int) -> Any:
         if isinstance(component, faiss.IndexIVF):
             # fewer points than FAISS recommends are what a small store has
             component.cp.min_points_per_centroid = 1
-        if hasattr(component, "do_polysemous_training"):  # slow, and for a kind of search that is not the default
+        # slow, and for a kind of search that is not the default
+        if hasattr(component, "do_polysemous_training"):
             component.do_polysemous_training = False
     return index
 
@@ -83,7 +89,8 @@ def _training_rows(vectors: Rows, index: Any) -> Vectors:
     """Return a sample, in a fixed order; repeated where it is smaller than a codebook."""
     components = list(inside(index))
     lists = max((component.nlist for component in components if isinstance(component, faiss.IndexIVF)), default=0)
-    fit_in_memory = (512 << 20) // (4 * vectors.shape[1])
+    row_bytes = 4 * vectors.shape[1]
+    fit_in_memory = _TRAINING_BYTES // row_bytes
     # For each list FAISS takes 256 rows at most, and recommends 39 at least
     size = max(65_536, min(256 * lists, fit_in_memory), 39 * lists)
     if len(vectors) > size:

@@ -88,7 +88,10 @@ def decode_index(loaded: Any) -> Decoded:
             map_ids = faiss.vector_to_array(index.id_map).astype(np.int64)
             if map_ids.size != index.ntotal:
                 raise RefusedError(f"the map holds {map_ids.size} ids for {index.ntotal} vectors; copy it again")
-            ids = map_ids if ids is None else map_ids[_checked(ids, map_ids.size)]
+            if ids is None:
+                ids = map_ids
+            else:
+                ids = map_ids[_checked(ids, map_ids.size)]
             tail_bytes += 8 + 8 * map_ids.size
         if isinstance(index, faiss.IndexRefine):
             tail_bytes += 4
@@ -100,7 +103,10 @@ def decode_index(loaded: Any) -> Decoded:
     labels, runs, end = _lists(index) if isinstance(index, faiss.IndexIVF) else _codes(index)
     added = None if ids is None else labels
     if ids is not None:
-        labels = ids if labels is None else ids[_checked(labels, ids.size)]
+        if labels is None:
+            labels = ids
+        else:
+            labels = ids[_checked(labels, ids.size)]
     _try_one(index, transforms)
     remarks += [remark for transform in transforms if (remark := _remark(transform))]
     remarks += _remarks(index)
@@ -119,10 +125,12 @@ def chain_of(loaded: Any) -> str:
     index = faiss.downcast_index(loaded)
     inside: list[str] = []
     if isinstance(index, faiss.IndexPreTransform):
-        inside = [_name(faiss.downcast_VectorTransform(index.chain.at(place))) for place in range(index.chain.size())]
+        inside = [_name(faiss.downcast_VectorTransform(index.chain.at(number))) for number in range(index.chain.size())]
     names = ("index", "base_index", "refine_index")
     inside += [chain_of(getattr(index, name)) for name in names if hasattr(index, name)]
-    return f"{_name(index)}({', '.join(inside)})" if inside else _name(index)
+    if inside:
+        return f"{_name(index)}({', '.join(inside)})"
+    return _name(index)
 
 
 def _inner(index: Any) -> Any:
@@ -264,7 +272,8 @@ def _lists(index: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
             ids = inverted.get_ids(number)
             rows = slice(first, first + size)
             labels[rows] = faiss.rev_swig_ptr(ids, size)
-            entries[rows] = (number << 32) + np.arange(size)  # as the direct map of FAISS writes an entry
+            # as the direct map of FAISS writes an entry
+            entries[rows] = (number << 32) + np.arange(size)
             runs.append((int(codes), size))
             first += size
             end = max(end, int(ids) + labels.itemsize * size)
@@ -298,7 +307,10 @@ def _expect_rotation(transform: Any) -> None:
     name = _name(transform)
     shape = (transform.d_out, transform.d_in)
     matrix = faiss.vector_to_array(transform.A).astype(np.float64)
-    bias_size = transform.b.size() if transform.have_bias else transform.d_out
+    if transform.have_bias:
+        bias_size = transform.b.size()
+    else:
+        bias_size = transform.d_out
     if matrix.size != transform.d_out * transform.d_in or bias_size != transform.d_out or not np.isfinite(matrix).all():
         raise RefusedError(f"the matrix of {name} is not {shape[0]} x {shape[1]} finite numbers; copy it again")
     matrix = matrix.reshape(shape)

@@ -84,7 +84,9 @@ def _transform(transform: Any, quantizers: list[Any]) -> str:
     if not isinstance(transform, faiss.LinearTransform):
         raise NotImplementedError
     # An OPQ is stored as a matrix like any other; before a product quantizer it is what it was.
-    return f"OPQ{quantizers[0].M}_{transform.d_out}" if quantizers else f"RR{transform.d_out}"
+    if quantizers:
+        return f"OPQ{quantizers[0].M}_{transform.d_out}"
+    return f"RR{transform.d_out}"
 
 
 def _sizes(loaded: Any) -> Iterator[tuple[str, int]]:
@@ -114,6 +116,7 @@ def _tunables(loaded: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     elif isinstance(index, faiss.IndexIVF):
         yield f"{prefix}nprobe", index, "nprobe"
         yield f"{prefix}by_residual", index, "by_residual"
-        for component in inside(index.quantizer):  # which may compare by another metric than the lists
+        # which may compare by another metric than the lists
+        for component in inside(index.quantizer):
             yield f"{prefix}quantizer_metric", component, "metric_type"
         yield from _tunables(index.quantizer, f"{prefix}quantizer_")

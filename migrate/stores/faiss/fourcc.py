@@ -84,7 +84,9 @@ def read_flat_head(head: bytes, size: int) -> tuple[int, int, Metric] | None:
         return None
     same = flat_head(dim, count, metric)
     # the two numbers in the middle are ignored by FAISS, too
-    return (dim, count, metric) if head[:16] + head[32:FLAT_HEAD_BYTES] == same[:16] + same[32:] else None
+    if head[:16] + head[32:FLAT_HEAD_BYTES] != same[:16] + same[32:]:
+        return None
+    return (dim, count, metric)
 
 
 def id_map_ends(kind: str, dim: int, metric: Metric, labels: NDArray[np.int64] | None) -> tuple[bytes, bytes]:

@@ -95,7 +95,8 @@ def _runs_in_file(path: str, decoded: Decoded) -> NDArray[np.int64] | None:
     """Return offset in the file and count of each run of vectors, (n, 2); None where they are not kept as they are."""
     # `reconstruct_batch` would give the same bytes, some ten times as slowly, through a second copy of them on disk
     maps = Path("/proc/self/maps")
-    if decoded.runs is None or not len(decoded.runs) or not maps.exists():  # macOS has no such file
+    # macOS has no such file
+    if decoded.runs is None or not len(decoded.runs) or not maps.exists():
         return None
     status = Path(path).stat()
     for line in maps.read_text().splitlines():
@@ -119,7 +120,10 @@ def _runs_in_file(path: str, decoded: Decoded) -> NDArray[np.int64] | None:
 def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Build and write an index; send its labels, and its recall where its search is not exact."""
     vectors = ShardFolder(Path(job["shards"])).all_rows(job["dim"])
-    labels = np.fromfile(job["labels"], "<i8") if job["labels"] else None
+    if not job["labels"]:
+        labels = None
+    else:
+        labels = np.fromfile(job["labels"], "<i8")
     try:
         build_index(Path(job["path"]), Recipe(**job["recipe"]), job["metric"], vectors, labels)
     except OSError as error:
@@ -130,7 +134,8 @@ def build(job: dict[str, Any], pipe: BinaryIO) -> None:
     if decoded.labels is not None:  # in the order in which a reader finds them
         send_array(pipe, LABELS, decoded.labels.astype("<i8", copy=False))
     recalled = None
-    if job["recipe"]["factory"] not in EXACT and index.ntotal:  # measured now, by the vectors that codes are made of
+    # measured now, by the vectors that codes are made of
+    if job["recipe"]["factory"] not in EXACT and index.ntotal:
         blocks = (block for _, block in vectors.batches(BATCH_SIZE))
         recalled = _recall(index, labels, job["queries"], blocks, vectors.__getitem__)
     send_facts(pipe, DONE, {"recall": recalled})
@@ -184,7 +189,8 @@ def _recall(
     take: Callable[[NDArray[np.int64]], Vectors],
 ) -> float:
     """Return recall@10 over vectors by exact search, rows spread evenly as queries; as near as the tenth counts too."""
-    count, inner = index.ntotal, bool(index.metric_type == faiss.METRIC_INNER_PRODUCT)
+    count = index.ntotal
+    inner = bool(index.metric_type == faiss.METRIC_INNER_PRODUCT)
     sample = np.ascontiguousarray(take(np.unique(np.linspace(0, count - 1, min(queries, count)).astype(np.int64))))
     best = np.empty((len(sample), 0))
     for vectors in blocks:

@@ -21,6 +21,8 @@ from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
 _MOST_ROWS: Final = 65_536
+_BLOCK_BYTES: Final = 128 << 20
+"""Vectors in memory at a time, unless `_MOST_ROWS` are less."""
 _NO_LISTS: Final = b"sprs" + bytes(8)
 """How FAISS ends an index whose lists are empty."""
 
@@ -65,16 +67,19 @@ def _assign(index: Any, vectors: Vectors | Rows) -> NDArray[np.int32]:
 
 
 def _block_rows(dim: int) -> int:
-    return max(min((128 << 20) // (4 * dim), _MOST_ROWS), 1)
+    row_bytes = 4 * dim
+    return max(min(_BLOCK_BYTES // row_bytes, _MOST_ROWS), 1)
 
 
 def _sizes(sizes: NDArray[np.int64]) -> bytes:
     """Return the sizes as FAISS writes them: of all lists, or, where most are empty, number and size of the others."""
     filled = np.flatnonzero(sizes)
     if len(filled) > len(sizes) / 2:
-        kind, content = b"full", sizes
+        kind = b"full"
+        content = sizes
     else:
-        kind, content = b"sprs", np.stack([filled, sizes[filled]], axis=1).reshape(-1)
+        kind = b"sprs"
+        content = np.stack([filled, sizes[filled]], axis=1).reshape(-1)
     return kind + np.array([content.size], "<i8").tobytes() + content.astype("<i8").tobytes()
 
 
@@ -91,7 +96,8 @@ def _scatter(
     for first in range(0, len(vectors), step):
         block = slice(first, first + step)
         order = np.argsort(numbers[block], kind="stable")
-        rows, block_labels = np.ascontiguousarray(vectors[block][order], "<f4"), labels[block][order].astype("<i8")
+        rows = np.ascontiguousarray(vectors[block][order], "<f4")
+        block_labels = labels[block][order].astype("<i8")
         lists, starts = np.unique(numbers[block][order], return_index=True)
         for number, start, stop in zip(lists.tolist(), starts, [*starts[1:], len(rows)], strict=True):
             for content, offsets in ((rows[start:stop], vectors_at), (block_labels[start:stop], labels_at)):

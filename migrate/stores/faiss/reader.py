@@ -79,7 +79,9 @@ class FaissFile(RowFile):
     def _look(self) -> _Facts:
         """Receive what FAISS finds, and reject what contradicts itself or the file."""
         header: dict[str, Any] = {}
-        labels, added, runs = bytearray(), bytearray(), bytearray()
+        labels = bytearray()
+        added = bytearray()
+        runs = bytearray()
         for tag, content in run_job(self.path, read_job("read", self.path), file_bytes=self.stamp.size):
             if tag == FACTS:
                 header = self._check_facts(content)
@@ -102,14 +104,14 @@ class FaissFile(RowFile):
         self._expect(bool(header) and not self._left, "all vectors")
         self._expect(len(labels) == 8 * header["count"] * header["labels"], "a label for each vector")
         self._expect(len(added) == 8 * header["count"] * header["added"], "a place for each vector")
-        own_labels = np.frombuffer(bytes(labels), "<i8").astype(np.int64, copy=False) if header["labels"] else None
-        places = np.frombuffer(bytes(added), "<i8").astype(np.int64, copy=False) if header["added"] else None
+        own_labels = _int64s(labels) if header["labels"] else None
+        insertion_order = _int64s(added) if header["added"] else None
         if "IDMap" not in header["chain"]:
             # FAISS numbers vectors in the order in which they are added
-            places = own_labels
+            insertion_order = own_labels
         if not header["in_place"]:
-            return header, own_labels, places, np.array([[0, header["count"]]], np.int64)
-        return header, own_labels, places, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
+            return header, own_labels, insertion_order, np.array([[0, header["count"]]], np.int64)
+        return header, own_labels, insertion_order, np.frombuffer(bytes(runs), "<i8").reshape(-1, 2)
 
     def _expect(self, holds: bool, missing: str) -> None:
         if not holds:
@@ -144,7 +146,10 @@ class FaissFile(RowFile):
     def _check_runs(self, runs: NDArray[np.int64], header: dict[str, Any]) -> None:
         offsets, counts = runs.astype(np.int64).T
         row_bytes = 4 * header["dim"]
-        size = header["count"] * row_bytes if self._decoded is not None else self.stamp.size
+        if self._decoded is not None:
+            size = header["count"] * row_bytes
+        else:
+            size = self.stamp.size
         within = (offsets >= 0) & (counts >= 0) & (offsets + counts * row_bytes <= size)
         self._expect(bool(within.all()) and counts.sum() == header["count"], "places of vectors within the file")
 
@@ -173,3 +178,8 @@ def _check_code(path: Path, head: bytes) -> str:
             "use the index of the float vectors"
         )
     return code
+
+
+def _int64s(content: bytearray) -> NDArray[np.int64]:
+    """Return numbers that a guarded process has sent, in the byte order of this machine."""
+    return np.frombuffer(bytes(content), "<i8").astype(np.int64, copy=False)

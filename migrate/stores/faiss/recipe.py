@@ -29,12 +29,16 @@ class Recipe:
     def id_map(self) -> str:
         """IDMap or IDMap2, where the index lies in one; else nothing."""
         outermost, comma, _ = self.factory.partition(",")
-        return outermost if comma and outermost in ("IDMap", "IDMap2") else ""
+        if comma and outermost in ("IDMap", "IDMap2"):
+            return outermost
+        return ""
 
     @property
     def inner_factory(self) -> str:
         """The string without an id map."""
-        return self.factory.removeprefix(f"{self.id_map},") if self.id_map else self.factory
+        if self.id_map:
+            return self.factory.removeprefix(f"{self.id_map},")
+        return self.factory
 
     @property
     def shown(self) -> dict[str, int]:

@@ -46,13 +46,17 @@ class _Scaler:
         adapted = ",".join(map(self._step, factory.split(",")))
         # OPQ rotates for as many sub-vectors as the product quantizer after it has
         sub_vectors = re.search(r",PQ(\d+)", adapted)
-        return re.sub(r"OPQ\d+_", f"OPQ{sub_vectors[1]}_", adapted) if sub_vectors else adapted
+        if sub_vectors:
+            return re.sub(r"OPQ\d+_", f"OPQ{sub_vectors[1]}_", adapted)
+        return adapted
 
     def _step(self, step: str) -> str:
         if match := re.fullmatch(r"(PCAR?|OPQ\d+_|RR|Pad)(\d+)", step):
             return match[1] + str(self._transform(match[1], int(match[2])))
         if match := re.fullmatch(r"PQ(\d+)(?:\+(\d+))?(.*)", step):
-            second = f"+{self._sub_vectors(int(match[2]))}" if match[2] else ""
+            second = ""
+            if match[2]:
+                second = f"+{self._sub_vectors(int(match[2]))}"
             return f"PQ{self._told_sub_vectors(int(match[1]))}{second}{match[3]}"
         if match := re.fullmatch(r"IMI(\d+)(x\d+)", step):
             return f"IMI{nearest_divisor(self.dim, int(match[1]))}{match[2]}"
@@ -70,7 +74,10 @@ class _Scaler:
             unit = old_out & -old_out
             new_out = -(-self.dim // unit) * unit
         else:
-            new_out = self.dim if old_out == self.old_dim else min(old_out, self.dim)
+            if old_out == self.old_dim:
+                new_out = self.dim
+            else:
+                new_out = min(old_out, self.dim)
         if new_out != old_out:
             kind = re.sub(r"\d+_", "", name)
             self.remarks.append(f"{kind}: output dimension {old_out} became {new_out} for vectors of {self.dim}")
@@ -94,7 +101,10 @@ class _Scaler:
         return new
 
     def _lists(self, lists: int) -> int:
-        new = min(lists, self.count) if self.count else lists
+        if self.count:
+            new = min(lists, self.count)
+        else:
+            new = lists
         if new != lists:
             self.remarks.append(f"IVF: nlist {lists} became {new}")
         return new

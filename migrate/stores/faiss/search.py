@@ -45,13 +45,19 @@ class IndexSearcher(StoreSearcher):
         import faiss
 
         self.info = store.info
-        self._store, self._index, self._ids, self._labels = store, index, ids, labels
+        self._store = store
+        self._index = index
+        self._ids = ids
+        self._labels = labels
         self._inner = faiss.downcast_index(index)  # `index` goes on owning the memory
         self._inner_labels = labels
         if isinstance(self._inner, faiss.IndexIDMap):  # the index inside knows rows alone
             self._inner = faiss.downcast_index(self._inner.index)
             self._inner_labels = None
-        self._order = None if labels is None else np.argsort(labels)
+        if labels is None:
+            self._order = None
+        else:
+            self._order = np.argsort(labels)
         self._lock = Lock()
         self._rows_by: dict[str, dict[str, NDArray[np.int64]]] = {}
 
@@ -59,7 +65,10 @@ class IndexSearcher(StoreSearcher):
         """Search as `StoreSearcher.search`; `where` is a mapping of metadata to values."""
         queries = as_compared(self.info, check_queries(self.info, queries))
         fields = as_fields(self.info, where)
-        chosen = self._rows_with(fields) if fields else None
+        if not fields:
+            chosen = None
+        else:
+            chosen = self._rows_with(fields)
         most = min(k, self.info.count if chosen is None else len(chosen))
         if most <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
@@ -68,7 +77,8 @@ class IndexSearcher(StoreSearcher):
         hits = []
         for query, positions, values in zip(queries, rows, scores, strict=True):
             valid = positions >= 0
-            if chosen is not None and valid.sum() < most:  # an approximate index looks at too few that pass
+            # an approximate index looks at too few that pass
+            if chosen is not None and valid.sum() < most:
                 positions, values = self._exactly(query, chosen, most)
                 valid = positions >= 0
             hits.append(as_hits([self._ids[row] for row in positions[valid].tolist()], values[valid]))
@@ -78,7 +88,8 @@ class IndexSearcher(StoreSearcher):
         """Return the vectors of some rows, in their order, as they are compared; None where the index keeps none."""
         import faiss
 
-        index, labels = self._inner, self._inner_labels
+        index = self._inner
+        labels = self._inner_labels
         if not isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat):
             return None
         vectors: Vectors = index.reconstruct_batch(rows if labels is None else labels[rows])
@@ -94,8 +105,12 @@ class IndexSearcher(StoreSearcher):
             return scores, labels
         import faiss
 
-        index, known_by = self._inner, self._inner_labels
-        selected = chosen if known_by is None else known_by[chosen]
+        index = self._inner
+        known_by = self._inner_labels
+        if known_by is None:
+            selected = chosen
+        else:
+            selected = known_by[chosen]
         selector = faiss.IDSelectorBatch(np.ascontiguousarray(selected, np.int64))
         scores, labels = index.search(queries, k, params=self._parameters(index, selector))
         if known_by is None and self._labels is not None:
@@ -132,8 +147,13 @@ class IndexSearcher(StoreSearcher):
         rows: NDArray[np.int64] | None = None
         for name, value in fields.items():
             same = self._rows_by_value(name).get(_key(value), np.empty(0, np.int64))
-            rows = same if rows is None else np.intersect1d(rows, same, assume_unique=True)
-        return np.empty(0, np.int64) if rows is None else rows
+            if rows is None:
+                rows = same
+            else:
+                rows = np.intersect1d(rows, same, assume_unique=True)
+        if rows is None:
+            return np.empty(0, np.int64)
+        return rows
 
     def _rows_by_value(self, name: str) -> dict[str, NDArray[np.int64]]:
         """Return the rows of each value of a name: read when it is first needed, and held in memory."""
@@ -166,7 +186,8 @@ def rows_of(
     """
     if labels is None or not labels.size:
         return found
-    order = np.argsort(labels) if order is None else order
+    if order is None:
+        order = np.argsort(labels)
     positions = np.minimum(np.searchsorted(labels, found, sorter=order), labels.size - 1)
     is_known = (found != _NOT_FOUND) & (labels[order[positions]] == found)
     return np.where(is_known, order[positions], _NOT_FOUND)
@@ -181,7 +202,9 @@ class FaissSearcher(StoreSearcher):
     def __init__(self, store: Store, path: Path, labels: NDArray[np.int64] | None) -> None:
         self.info = store.info
         self.has_own_index = self.info.details["factory"] not in EXACT
-        self._store, self._path, self._labels = store, path, labels
+        self._store = store
+        self._path = path
+        self._labels = labels
         self._opening = Lock()
         self._opened: IndexSearcher | None = None
 
@@ -210,20 +233,28 @@ class FaissSearcher(StoreSearcher):
     @property
     def setting(self) -> SearchSetting | None:
         """The lists of an IVF index that are looked into, or the candidates of a graph."""
-        details, count = self.info.details, self.info.count
-        is_plain = str(details["factory"]).startswith(("IVF", "HNSW"))  # else it lies in another index
+        details = self.info.details
+        count = self.info.count
+        # else it lies in another index
+        is_plain = str(details["factory"]).startswith(("IVF", "HNSW"))
         if "nprobe" in details:
-            code = "index.nprobe = {}" if is_plain else _CODE.replace("NAME", "nprobe")
+            code = "index.nprobe = {}"
+            if not is_plain:
+                code = _CODE.replace("NAME", "nprobe")
             return SearchSetting("nprobe", int(details["nprobe"]), int(details["nlist"]), code)
         if "efSearch" in details:
             value = int(details["efSearch"])
-            code = "index.hnsw.efSearch = {}" if is_plain else _CODE.replace("NAME", "efSearch")
+            code = "index.hnsw.efSearch = {}"
+            if not is_plain:
+                code = _CODE.replace("NAME", "efSearch")
             return SearchSetting("efSearch", value, max(value, min(_MOST_CANDIDATES, count)), code)
         return None
 
     def search_index(self, queries: Vectors, k: int, effort: int | None = None) -> list[Hits]:
         """Search the index in a guarded process."""
-        queries, path, setting = check_queries(self.info, queries), self._path, self.setting
+        queries = check_queries(self.info, queries)
+        path = self._path
+        setting = self.setting
         if k <= 0 or not len(queries):
             return [as_hits((), ()) for _ in queries]
         labels = bytearray()
@@ -231,7 +262,10 @@ class FaissSearcher(StoreSearcher):
         with output_errors(Path(tempfile.gettempdir())), tempfile.NamedTemporaryFile() as file:
             file.write(np.ascontiguousarray(queries, "<f4").tobytes())
             file.flush()
-            chosen = None if setting is None or effort is None else (setting.name, effort)
+            if setting is None or effort is None:
+                chosen = None
+            else:
+                chosen = (setting.name, effort)
             job = read_job("ask", path, queries=file.name, k=k, setting=chosen)
             for tag, content in run_job(path, job, file_bytes=path.stat().st_size):
                 labels += content if tag == LABELS else b""

@@ -52,14 +52,20 @@ class FaissKind:
     def recognises(self, path: Path) -> bool:
         """Return whether it is a FAISS file, or a folder with a file that is one or is named as one."""
         with read_errors(path):
-            files = _visible_files(path) if path.is_dir() else [path]
+            if path.is_dir():
+                files = _visible_files(path)
+            else:
+                files = [path]
         return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
 
     def output(self, location: str) -> Output:
         """Return a folder for an index and a docs.jsonl; `FOLDER#?index=IVF1024,Flat` names one that is not flat."""
         from migrate.stores.create import faiss_output
 
-        address = Address.parse(location) if "#?" in location else Address(location)
+        if "#?" in location:
+            address = Address.parse(location)
+        else:
+            address = Address(location)
         check_options(f"{self.name}:{location}", address.options, ("index",))
         if "?index=" in address.place or (address.name and address.options):
             raise UsageError(
@@ -86,7 +92,10 @@ class FaissKind:
         OutputError
             The operating system refused.
         """
-        address = Address(location) if os.path.lexists(location) else Address.parse(location)
+        if os.path.lexists(location):
+            address = Address(location)
+        else:
+            address = Address.parse(location)
         check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         with read_errors(path):
@@ -94,7 +103,10 @@ class FaissKind:
                 path.stat()
             except (FileNotFoundError, NotADirectoryError, ValueError) as error:
                 raise StoreError(f"{path}: {why_missing(path)}") from error
-            index = _find_index(path) if path.is_dir() else path
+            if path.is_dir():
+                index = _find_index(path)
+            else:
+                index = path
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
         return FaissStore(path, index, pickled if is_langchain else None, address.options)
@@ -173,7 +185,9 @@ def _find_index(folder: Path) -> Path:
     for file in files:
         if file.suffix in (".faiss", ".index", ".bin"):
             raise StoreError(f"{file}: this is not a FAISS index but {fourcc.describe_content(heads[file])}")
-    contents = _names([file.name for file in files]) if files else "an empty folder"
+    contents = "an empty folder"
+    if files:
+        contents = _names([file.name for file in files])
     raise StoreError(f"{folder}: there is no FAISS index here, only {contents}; give the folder that holds the store")
 
 

@@ -30,6 +30,9 @@ from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import FlatFileWriter, StoreWriter, Written
 
+_BUILD_SPARE_BYTES: Final = 4 << 30
+_GRAPH_ROW_BYTES: Final = 4096
+"""The links of a row, where the index is a graph."""
 _QUIET_S: Final = 7 * 86_400.0
 """A process that builds an index is silent until it is done; graphs of many million rows take days."""
 
@@ -68,7 +71,8 @@ def build_index(
     Without `labels`, those of the vectors are their rows. The new lists are others than the old ones: the order is
     found by the labels of both.
     """
-    labels_path, new_labels = path.with_name(f".{path.name}.labels"), bytearray()
+    labels_path = path.with_name(f".{path.name}.labels")
+    new_labels = bytearray()
     size = 4 * rows.count * rows.dim
     job: dict[str, Any] = {
         "do": f"{JOBS}:build",
@@ -79,8 +83,7 @@ def build_index(
         "metric": fourcc.METRIC_NUMBERS[metric],
         "recipe": asdict(recipe),
         "queries": QUERIES,
-        # rows, and the links of a graph
-        "memory_bytes": (4 << 30) + 8 * size + 4096 * rows.count,
+        "memory_bytes": _BUILD_SPARE_BYTES + 8 * size + _GRAPH_ROW_BYTES * rows.count,
     }
     with output_errors(path):
         if labels is not None:
@@ -93,7 +96,10 @@ def build_index(
             recall = json.loads(content)["recall"]
     with output_errors(path):
         labels_path.unlink(missing_ok=True)
-    stored_labels = np.frombuffer(bytes(new_labels), "<i8").astype(np.int64, copy=False) if new_labels else None
+    if not new_labels:
+        stored_labels = None
+    else:
+        stored_labels = np.frombuffer(bytes(new_labels), "<i8").astype(np.int64, copy=False)
     return Written(order=_order_by(path, labels, stored_labels, rows.count), recall=recall)
 
 
@@ -106,4 +112,6 @@ def _order_by(path: Path, old: Labels, new: Labels, count: int) -> NDArray[np.in
     order = places_of(rows if new is None else new, rows if old is None else old)
     if order is None:
         raise StoreError(f"{path}: the new index has other labels than the old one; write it again")
-    return None if np.array_equal(order, rows) else order
+    if np.array_equal(order, rows):
+        return None
+    return order

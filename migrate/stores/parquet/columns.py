@@ -89,10 +89,10 @@ class ColumnFields(StoreFields):
 
     def discard_dropped(self) -> None:
         """Remove what a killed call has left beside the folder: the new files, or the old ones after the exchange."""
-        place = real_path(self._store.files.folder)
-        with output_errors(place), output_lock(place):
-            if os.path.lexists(beside := hidden_sibling(place, "dropping")):
-                shutil.rmtree(beside)
+        folder = real_path(self._store.files.folder)
+        with output_errors(folder), output_lock(folder):
+            if os.path.lexists(dropped_folder := hidden_sibling(folder, "dropping")):
+                shutil.rmtree(dropped_folder)
 
 
 class ColumnOutput(Output):
@@ -132,7 +132,9 @@ class ColumnOutput(Output):
     def begun_with(self, command: str) -> Mapping[str, Any] | None:
         """Return the configuration of an earlier run of which only the work folder is left over."""
         state = self.completed(command)
-        return state.configuration if state is not None and self.is_published(self.work_path / "content") else None
+        if state is not None and self.is_published(self.work_path / "content"):
+            return state.configuration
+        return None
 
     def require_free(self, *, force: bool) -> None:
         """Make sure of it before anything is spent, also where unfinished work goes on."""
@@ -173,7 +175,8 @@ class ColumnOutput(Output):
 
     def publish(self, content: Path, *, force: bool) -> None:
         """Complete the new folder, and let it trade places with the old one."""
-        store, folder = self.store, content.parent / _FILES
+        store = self.store
+        folder = content.parent / _FILES
         with output_errors(self.path):
             made_from = parse_json(read_file(content.parent / _SOURCE))
             if not store.is_as_opened() or made_from != _versions(store):
@@ -235,25 +238,25 @@ def _refuse_drop(store: LocalParquetStore) -> None:
 
 def _drop(store: LocalParquetStore, name: str) -> None:
     """Write the files of a store without a column beside their folder, and let the two trade places."""
-    place = real_path(store.files.folder)
-    beside = hidden_sibling(place, "dropping")
-    with output_errors(place), output_lock(place):
-        beside.mkdir()
+    folder = real_path(store.files.folder)
+    dropped_folder = hidden_sibling(folder, "dropping")
+    with output_errors(folder), output_lock(folder):
+        dropped_folder.mkdir()
         try:
-            _write_without(store, name, beside)
+            _write_without(store, name, dropped_folder)
             if not store.is_as_opened():
                 raise StoreError(
                     f"{store.info.location}: the files changed while they were written without the column; nothing "
                     "was dropped, run again"
                 )
-            if not exchange_paths(beside, place):
+            if not exchange_paths(dropped_folder, folder):
                 raise UsageError(
                     f"{store.info.location}: the file system cannot exchange two folders in one step; drop the column "
                     "in your own program"
                 )
-            sync_path(place.parent)
+            sync_path(folder.parent)
         finally:  # the new files where something failed, else the old ones
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(dropped_folder, ignore_errors=True)
 
 
 def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
@@ -315,7 +318,8 @@ def _versions(store: LocalParquetStore) -> Any:
 def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
     """Put copies of what lies beside the files of a folder into another one, in the place of those that are there."""
     for name in names:
-        source, copy = old / name, new / name
+        source = old / name
+        copy = new / name
         if copy.is_dir():
             shutil.rmtree(copy)
         copy.unlink(missing_ok=True)
@@ -329,10 +333,13 @@ def _copy_beside(old: Path, new: Path, names: tuple[str, ...]) -> None:
 def _note_hashes(old: Path, new: Path) -> None:
     """Put the hashes of the new files into the manifest that lies beside them, if it had those of the old ones."""
     manifest = find_manifest(old, "store")
-    facts = None if manifest is None else manifest.store
-    if manifest is None or facts is None or facts.index is None or facts.index_hash is None:
+    if manifest is None:
+        recorded = None
+    else:
+        recorded = manifest.store
+    if manifest is None or recorded is None or recorded.index is None or recorded.index_hash is None:
         return
-    names = [facts.index, *(facts.documents_hashes or {})]
+    names = [recorded.index, *(recorded.documents_hashes or {})]
     if all((new / name).is_file() for name in names):
         hashes = hash_files(new, names[0], names[1:])
         replace(manifest, details={**manifest.details, **hashes}).write(new)
@@ -343,7 +350,7 @@ def _list_shards(old: Path, new: Path) -> None:
     if not (old / SHARDS_NAME).is_file():
         (new / SHARDS_NAME).unlink()
         return
-    listed, written = (read_shards(read_file(place / SHARDS_NAME), str(place / SHARDS_NAME)) for place in (old, new))
+    listed, written = (read_shards(read_file(folder / SHARDS_NAME), str(folder / SHARDS_NAME)) for folder in (old, new))
     entries = {entry["name"]: entry for entry in listed}
     changed = [
         {**entries.get(entry["name"], entry), "bytes": entry["bytes"], "hash": entry["hash"]} for entry in written

@@ -73,7 +73,10 @@ class LocalFiles:
         self.is_folder = path.is_dir()
         if not self.is_folder and not path.is_file():
             raise StoreError(f"{location}: {why_missing(path)}")
-        self.folder = path if self.is_folder else path.parent
+        if self.is_folder:
+            self.folder = path
+        else:
+            self.folder = path.parent
 
     def list_all(self) -> list[ParquetFile]:
         """Return the files of rows below the folder, and the two that list them."""
@@ -113,7 +116,9 @@ class LocalFiles:
         """Return the content of a small file in the folder."""
         path = self.folder / name
         with read_errors(path):
-            return read_file(path) if path.is_file() else None
+            if not path.is_file():
+                return None
+            return read_file(path)
 
 
 class RemoteFiles(Folder):
@@ -177,8 +182,10 @@ def _described(name: str, path: str, entry: Mapping[str, Any]) -> ParquetFile:
     # what file systems call that which changes when an object is written, the surest first
     keys = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "created")
     version = next((entry[key] for key in keys if entry.get(key) is not None), None)
-    moment = version.timestamp() if isinstance(version, datetime) else version
-    return ParquetFile(name, path, int(entry["size"] or 0), [name, entry["size"], moment])
+    if isinstance(version, datetime):
+        # versions are hashed as JSON, which has no moments
+        version = version.timestamp()
+    return ParquetFile(name, path, int(entry["size"] or 0), [name, entry["size"], version])
 
 
 def find_files(files: LocalFiles | RemoteFiles) -> list[ParquetFile]:
@@ -214,7 +221,9 @@ def _find_shards(
     for shard in shards:
         file = by_name.get(shard["name"])
         if file is None or file.size != shard["bytes"]:
-            size = "is missing" if file is None else f"has {file.size:,} bytes"
+            size = "is missing"
+            if file is not None:
+                size = f"has {file.size:,} bytes"
             raise StoreError(
                 f"{files.location}: the file {shard['name']} {size}, and {SHARDS_NAME} lists one of {shard['bytes']:,} "
                 f"bytes; copy it again, or remove {SHARDS_NAME} to read what is there"

@@ -59,7 +59,10 @@ class ParquetKind:
 
     def open(self, location: str) -> Store:
         """Open `LOCATION#?vector=COLUMN&id=COLUMN&text=COLUMN&metadata=COLUMN&distance=l2`, the options as needed."""
-        address = Address(location) if Path(location).exists() else Address.parse(location)
+        if Path(location).exists():
+            address = Address(location)
+        else:
+            address = Address.parse(location)
         root = _check(location, address, OPTIONS)
         import_client("pyarrow", self.name)
         if isinstance(path := place_of(root), str):
@@ -109,7 +112,8 @@ class LocalParquetStore(ParquetStore, FileStore):
     mixes_vectors = True
 
     def __init__(self, location: str, files: LocalFiles, options: Mapping[str, str]) -> None:
-        self.files, self.named_options = files, options
+        self.files = files
+        self.named_options = options
         ParquetStore.__init__(self, location, files, options)
         FileStore.__init__(self, Path(self.shards[0].path))
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
@@ -131,7 +135,9 @@ class LocalParquetStore(ParquetStore, FileStore):
     @property
     def added_column(self) -> str | None:
         """The column of its vectors, if it was added beside another."""
-        return None if self.column_folder is None else self.columns.vector
+        if self.column_folder is None:
+            return None
+        return self.columns.vector
 
     def destination(self, location: Path, dim: int) -> ParquetWriter:
         """Return a writer of files of the same names, with the same columns; the vectors are float32."""
@@ -161,10 +167,16 @@ class RemoteParquetStore(ParquetStore):
     _beside: Path | None = None
 
     def __init__(self, location: str, files: RemoteFiles, options: Mapping[str, str]) -> None:
-        self._beside = _copied(files) if files.is_folder else None
+        if not files.is_folder:
+            self._beside = None
+        else:
+            self._beside = _copied(files)
         super().__init__(location, files, options)
         self.info = replace(self.info, opened_as=self.shards[0].name)
-        self._companions = RemoteCompanions(files, self.shards, self.info) if files.is_folder else None
+        if not files.is_folder:
+            self._companions = None
+        else:
+            self._companions = RemoteCompanions(files, self.shards, self.info)
 
     @property
     def folder(self) -> Path | None:
@@ -215,7 +227,8 @@ def _copied(files: RemoteFiles) -> Path:
     """Return a folder with copies of what lies beside the files, of this very version."""
     names = {f"{OWN_FOLDER}/{name}": name for name in OWN_FILES}
     extra_files = [file for file in files.list_all() if file.name in names]
-    of_place, of_version = sha256_json(files.location)[:24], sha256_json([file.version for file in extra_files])[:24]
+    of_place = sha256_json(files.location)[:24]
+    of_version = sha256_json([file.version for file in extra_files])[:24]
     folder = cache_folder() / "beside" / f"{of_place}-{of_version}"
     if not folder.is_dir():
         with output_errors(folder):

@@ -26,7 +26,10 @@ def refuse_old_chroma(path: Path) -> None:
     The file of a single collection is Parquet like any other.
     """
     is_file = path.name == _EMBEDDINGS
-    embeddings = path if is_file else path / _EMBEDDINGS
+    if is_file:
+        embeddings = path
+    else:
+        embeddings = path / _EMBEDDINGS
     # without the names beside it, the folder is a translated store of such a file
     if not embeddings.is_file() or not (is_file or (path / _COLLECTIONS).is_file()):
         return

@@ -73,11 +73,16 @@ class ParquetWriter(StoreWriter):
     ) -> None:
         import_client("pyarrow", "parquet")
         super().__init__(dim, complete)
-        self.source, self.folder = source, folder
-        self._like = source if isinstance(source, ParquetStore) else None
-        self._storage, self._column = storage, column
+        self.source = source
+        self.folder = folder
+        self._like: ParquetStore | None = None
+        if isinstance(source, ParquetStore):
+            self._like = source
+        self._storage = storage
+        self._column = column
         self.takes_room = storage is None
-        self._at_once = max(min(_GROUP_BYTES // (4 * dim), _GROUP_ROWS), 1)
+        row_bytes = 4 * dim
+        self._at_once = max(min(_GROUP_BYTES // row_bytes, _GROUP_ROWS), 1)
         self._files: list[tuple[Shard, str]] = []
         if self._like is not None:
             row = 0
@@ -104,7 +109,9 @@ class ParquetWriter(StoreWriter):
     def put(self, shard: Shard, batches: Iterable[Vectors]) -> Mapping[str, Any] | None:
         """Write the file of a shard, if it has one."""
         name = self._parts.get(shard)
-        return None if name is None else self._write(shard, name, batches)
+        if name is None:
+            return None
+        return self._write(shard, name, batches)
 
     def sync(self) -> None:
         """Make the files that were put durable, and give them their names."""
@@ -171,22 +178,32 @@ class ParquetWriter(StoreWriter):
         """
         import pyarrow.parquet
 
-        vectors, summary = RowStream(batches, self.dim), []
+        vectors = RowStream(batches, self.dim)
+        summary = []
         key: str | None = "id"
         vector = "vector"
         if self._like is None:
-            schema, records = self._new_schema(), self._new_tables(shard)
+            schema = self._new_schema()
+            records = self._new_tables(shard)
+            vector_columns = {vector}
         else:
-            key, vector = self._like.columns.id, self._column or self._like.columns.vector
+            key = self._like.columns.id
+            vector = self._column or self._like.columns.vector
             number = [file.name for file in self._like.shards].index(name)
             schema = self._schema_like(self._like, self._like.table.schemas[number])
             records = self._like.table.whole(self._like.shards[number], self._at_once, but=vector)
-        at, row = schema.get_field_index(vector), shard.start
-        vector_columns = {vector} if self._like is None else {vector, self._like.columns.vector, *self._like.added}
-        encoded = leaves(schema, but=vector_columns)  # numbers of vectors are hardly ever the same
-        folder = self.folder if self._storage is None else Path(tempfile.gettempdir())
+            vector_columns = {vector, self._like.columns.vector, *self._like.added}
+        at = schema.get_field_index(vector)
+        row = shard.start
+        # numbers of vectors are hardly ever the same: a dictionary of them would only cost time
+        encoded = leaves(schema, but=vector_columns)
+        if self._storage is None:
+            folder = self.folder
+        else:
+            folder = Path(tempfile.gettempdir())
         with output_errors(folder), tempfile.NamedTemporaryFile(prefix=_UNFINISHED, dir=folder, delete=False) as file:
-            path, hashed = Path(file.name), _HashedFile(file)
+            path = Path(file.name)
+            hashed = _HashedFile(file)
 
             def encode(batch: Any, rows: Vectors) -> None:
                 lists = lists_of_vectors(rows, schema.field(at).type)
@@ -283,7 +300,8 @@ class _HashedFile(RawIOBase):
     """A file that is hashed while it is written, from its beginning to its end."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.hasher = file, new_hasher()
+        self._file = file
+        self.hasher = new_hasher()
 
     def writable(self) -> bool:
         """Return True."""
@@ -317,7 +335,9 @@ def _summed(batches: Sequence[tuple[int, str, str, float, float, float]]) -> dic
 def _with_column(schema: Any, field: Any) -> Any:
     """Return a schema with a further column at its end, or in the place of the one of its name."""
     position = schema.get_field_index(field.name)
-    return schema.append(field) if position < 0 else schema.set(position, field)
+    if position < 0:
+        return schema.append(field)
+    return schema.set(position, field)
 
 
 def leaves(schema: Any, *, but: Collection[str]) -> list[str]:
@@ -356,7 +376,8 @@ class ObjectOutput(Output):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that nothing is there but unfinished work of this machine."""
         files = self.files()
-        listed, mark = {file.name for file in files.list_all()}, self._mark(files)
+        listed = {file.name for file in files.list_all()}
+        mark = self._mark(files)
         if not listed or (SHARDS_NAME not in listed and self._is_ours(mark)):
             return
         if mark is not None and SHARDS_NAME not in listed:
@@ -367,7 +388,8 @@ class ObjectOutput(Output):
 
     def claim(self, names: Sequence[str]) -> None:
         """Put the mark with the names of the files to come, unless an earlier call of the same work has."""
-        files, mark = self.files(), {"by": self.by, "files": sorted(names)}
+        files = self.files()
+        mark = {"by": self.by, "files": sorted(names)}
         present = self._mark(files)
         if present == mark:
             return
@@ -420,7 +442,9 @@ class ObjectOutput(Output):
     def _mark(self, files: RemoteFiles) -> dict[str, Any] | None:
         content = files.read(UNFINISHED_NAME)
         try:
-            return None if content is None else as_table(parse_json(content))
+            if content is None:
+                return None
+            return as_table(parse_json(content))
         except MalformedError:
             return {}
 

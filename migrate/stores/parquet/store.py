@@ -45,6 +45,8 @@ OWN: Final = b"lead-migrate"
 """The entry of a schema's metadata with the options that a file was read, or written, with."""
 
 OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
+_PART_BYTES: Final = 16 << 20
+"""Vectors that are read at a time, in memory."""
 _TICK_NS: Final = 2_000_000_000
 """Within so long a file may be written to twice and show one time only."""
 
@@ -104,7 +106,10 @@ class ParquetStore(Store):
             manifest, foreign = own_manifest(Path(self.shards[0].path))
             notes = (*notes, *foreign)
         else:
-            manifest = None if self.folder is None else find_manifest(self.folder, "store")
+            if self.folder is None:
+                manifest = None
+            else:
+                manifest = find_manifest(self.folder, "store")
         chosen = {name: getattr(self.columns, name) for name in ("vector", "id", "text", "metadata")}
         self.info = StoreInfo(
             location=location,
@@ -136,7 +141,10 @@ class ParquetStore(Store):
 
     def scan(self, start: int = 0, stop: int | None = None, *, batch_size: int = BATCH_SIZE) -> Iterator[Batch]:
         """Yield the vectors of rows `start` to `stop` with their ids."""
-        stop = self.count if stop is None else min(stop, self.count)
+        if stop is None:
+            stop = self.count
+        else:
+            stop = min(stop, self.count)
         stream = RowStream(self._vectors(start, stop), self.dim)
         for first in range(start, stop, batch_size):
             rows = range(first, min(first + batch_size, stop))
@@ -145,7 +153,8 @@ class ParquetStore(Store):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
         rows = self._checked(rows)
-        vectors, column = np.empty((rows.size, self.dim), np.float32), self.columns.vector
+        vectors = np.empty((rows.size, self.dim), np.float32)
+        column = self.columns.vector
         order = np.argsort(rows, kind="stable")
         for start, batch in self.table.take(rows[order], [column], self._part_rows):
             selected = order[start : start + batch.num_rows]
@@ -156,7 +165,10 @@ class ParquetStore(Store):
         """Return the documents of some rows, or of all."""
         if not self.info.has_texts:
             raise StoreError(f"{self.files.location}: no column holds the texts; say #?text=COLUMN, if one does")
-        rows = np.arange(self.count) if rows is None else self._checked(rows)
+        if rows is None:
+            rows = np.arange(self.count)
+        else:
+            rows = self._checked(rows)
         documents = rows_in_order(rows, partial(self._records, self.columns.documents))
         return (
             to_document(self.files.location, row, fields, self.columns)
@@ -198,7 +210,10 @@ class ParquetStore(Store):
             hashes = recorded["rows_sha256"], recorded[texts]
             snapshot = Snapshot(self.count, self.dim, self.info.metric, *hashes, self.state())
         else:
-            texts_hash = self._hash_texts(function) if self.info.has_texts else None
+            if not self.info.has_texts:
+                texts_hash = None
+            else:
+                texts_hash = self._hash_texts(function)
             snapshot = sampled_snapshot(self, texts_hash, self.state())
             self._note.write({"rows_sha256": snapshot.rows_sha256, texts: snapshot.texts_hash})
         self._snapshots[function] = snapshot
@@ -208,7 +223,10 @@ class ParquetStore(Store):
         """Return the file of the hashes of these very files."""
         location = place_of(self.files.location)
         columns = [self.columns.vector, self.columns.id, self.columns.text]
-        location_text = location if isinstance(location, str) else str(real_path(location))
+        if isinstance(location, str):
+            location_text = location
+        else:
+            location_text = str(real_path(location))
         key = [location_text, columns, self.state(), [(it.st_ino, it.st_ctime_ns) for it in changes]]
         return cache_folder() / "snapshots" / f"{sha256_json(key)}.json"
 
@@ -220,7 +238,10 @@ class ParquetStore(Store):
         def texts() -> Iterator[tuple[str, str]]:
             for first, batch in self.table.parts(names, BATCH_SIZE):
                 rows = range(first, first + batch.num_rows)
-                ids = rows if columns.id is None else batch.column(columns.id).to_pylist()
+                if columns.id is None:
+                    ids = rows
+                else:
+                    ids = batch.column(columns.id).to_pylist()
                 texts = batch.column(columns.text).to_pylist()
                 yield from ((str(doc_id), text or "") for doc_id, text in zip(ids, texts, strict=True))
 
@@ -228,13 +249,15 @@ class ParquetStore(Store):
 
     @property
     def _part_rows(self) -> int:
-        return max((16 << 20) // (4 * self.dim), 1)
+        row_bytes = 4 * self.dim
+        return max(_PART_BYTES // row_bytes, 1)
 
     def _read_first(self) -> Any:
         """Return the vectors of the first rows as Arrow has them, None where there are none; note the dimension."""
         import pyarrow as pa
 
-        column, rows = self.columns.vector, np.arange(min(64, self.count))
+        column = self.columns.vector
+        rows = np.arange(min(64, self.count))
         kind = list_type(self.table.schemas[0].field(column).type)
         first = next((plain_lists(batch.column(column)) for _, batch in self.table.take(rows, [column], 64)), None)
         if pa.types.is_fixed_size_list(kind):
@@ -304,7 +327,9 @@ class ParquetStore(Store):
 
     def _bad_row(self, row: int, length: str) -> StoreError:
         is_added = self.columns.vector in self.added
-        remedy = "`translate --into` it again, with --force" if is_added else "remove the row"
+        remedy = "remove the row"
+        if is_added:
+            remedy = "`translate --into` it again, with --force"
         return StoreError(
             f"{self.files.location}: row {row} has no vector {length} in column {self.columns.vector}; {remedy}"
         )
@@ -348,10 +373,17 @@ class RowStream:
 
     def take(self, count: int) -> Vectors:
         """Return the next rows, (count, dim)."""
-        chunks = [self._rest[:count]] if len(self._rest) else []
-        missing, self._rest = count - sum(map(len, chunks)), self._rest[count:]
+        if len(self._rest):
+            chunks = [self._rest[:count]]
+        else:
+            chunks = []
+        missing = count - sum(map(len, chunks))
+        self._rest = self._rest[count:]
         while missing:
             batch = next(self._batches)
             chunks.append(batch[:missing])
-            self._rest, missing = batch[missing:], missing - len(chunks[-1])
-        return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+            self._rest = batch[missing:]
+            missing = missing - len(chunks[-1])
+        if len(chunks) == 1:
+            return chunks[0]
+        return np.concatenate(chunks)

@@ -42,7 +42,9 @@ class ParquetTable:
             if not schema.equals(self.schemas[0]):
                 first, current = ({field.name: str(field) for field in fields} for fields in (self.schemas[0], schema))
                 differ = [name for name in {**first, **current} if first.get(name) != current.get(name)]
-                which = f"{differ[0]} ({current.get(differ[0], 'lacking')})" if differ else "another order of columns"
+                which = "another order of columns"
+                if differ:
+                    which = f"{differ[0]} ({current.get(differ[0], 'lacking')})"
                 raise StoreError(
                     f"{self.files.location}: {shard.name} has other columns than {self.shards[0].name}: {which}; write "
                     "them with one schema"
@@ -57,7 +59,10 @@ class ParquetTable:
         """Return a column of numbers, (count,), float32; an empty cell is NaN. A StoreError where there is none."""
         import pyarrow as pa
 
-        field = self.schemas[0].field(column) if column in self.schemas[0].names else None
+        if column not in self.schemas[0].names:
+            field = None
+        else:
+            field = self.schemas[0].field(column)
         if field is None or not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
             raise StoreError(f"{self.files.location}: no column {column!r} holds numbers; write the files with one")
         values = np.empty(self.count, np.float32)
@@ -85,9 +90,11 @@ class ParquetTable:
         row, pending, batches = self._cursors.pop(column, (-1, [], iter(())))
         if row != start:
             group = int(np.searchsorted(self._starts, start, side="right")) - 1
-            pending, batches = [], self.parts([column], at_once, range(group, len(self._groups)))
+            pending = []
+            batches = self.parts([column], at_once, range(group, len(self._groups)))
         for first, batch in chain(pending, batches):
-            low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+            low = max(start - first, 0)
+            high = min(stop - first, batch.num_rows)
             if first + high == stop:
                 # the next call goes on where this one ends: a row group can only be read from its beginning
                 self._cursors[column] = stop, [(stop, batch.slice(high))], batches
@@ -98,7 +105,8 @@ class ParquetTable:
 
     def parts(self, columns: list[str], at_once: int, groups: Iterable[int] | None = None) -> Iterator[tuple[int, Any]]:
         """Yield columns of some row groups, or of all, in bounded parts, each with its first row."""
-        groups = range(len(self._groups)) if groups is None else groups
+        if groups is None:
+            groups = range(len(self._groups))
         for number, groups_of_file in groupby(groups, key=lambda group: self._groups[group][0]):
             with self._opened(self.shards[number]) as parquet:
                 for group in groups_of_file:
@@ -115,7 +123,10 @@ class ParquetTable:
         """Open a file; what pyarrow raises inside is a StoreError that names it."""
         import pyarrow.parquet
 
-        location = f"{self.files.location}/{shard.name}" if self.files.is_folder else self.files.location
+        if self.files.is_folder:
+            location = f"{self.files.location}/{shard.name}"
+        else:
+            location = self.files.location
         with self.files.opened(shard) as file, arrow_errors(location):
             # read as a stream: a row group may be larger than the memory
             yield pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
