@@ -256,12 +256,15 @@ class SqliteDriver(Driver):
 
     def refuse_switch(self, old: SqliteRows, new: SqliteRows) -> None:
         """Refuse databases of which one was written to beside the table: that would be lost."""
-        for old_row, new_row in zip_longest(old.other_tables(), new.other_tables()):
-            if old_row != new_row:
-                raise UsageError(
-                    f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
-                    "was written to since it was copied; sync the new database with the old, audit it, and switch again"
-                )
+        # by name, so that a table that is new in one is told, and not the one that comes in its place
+        differing = sorted({*old.definitions()} ^ {*new.definitions()}, key=str)
+        pairs = zip_longest(old.other_rows(), new.other_rows()) if not differing else ()
+        first = next((one or other for one, other in pairs if one != other), None) or next(iter(differing), None)
+        if first is not None:
+            raise UsageError(
+                f"{new.location}: its table {first[0]} differs from that of {self.location}, as one was written to "
+                "since it was copied; sync the new database with the old, audit it, and switch again"
+            )
 
 
 class SqliteRows(DatabaseRows):
@@ -512,10 +515,13 @@ class SqliteRows(DatabaseRows):
         """The search of the table."""
         return SqliteSearch(self)
 
-    def other_tables(self) -> Iterator[tuple[str, Any]]:
-        """Yield all in the database but the rows of this table: definitions and rows, each with its table."""
+    def definitions(self) -> list[tuple[Any, ...]]:
+        """Return what there is in the database, each with its table."""
+        return self.ask("SELECT tbl_name, type, name, sql FROM sqlite_master")
+
+    def other_rows(self) -> Iterator[tuple[str, Any]]:
+        """Yield the rows of the other tables, each with its table."""
         with self.readers.connection() as connection:
-            yield from connection.execute("SELECT tbl_name, sql FROM sqlite_master ORDER BY type, name")
             for table in _tables(connection):
                 if table != self.name:
                     yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
