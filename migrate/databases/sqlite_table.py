@@ -211,18 +211,11 @@ class SqliteDriver(Driver):
         statement = f"UPDATE {_quoted(name)} SET {_quoted(old.vector)} = ? WHERE {keys}"  # noqa: S608
         encode = _as_json if old.form == "text" else _as_blob
         written = 0
-        with self._new_database(path, old) as connection:
-            listed = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE"
-            triggers = connection.execute(listed, (name,)).fetchall()
-            # one that notes the time of a change, or makes a vector anew, is not meant here
-            for trigger, _ in triggers:
-                connection.execute(f"DROP TRIGGER {_quoted(trigger)}")
+        with self._new_database(path, old) as connection, _without_triggers(connection, name):
             for page in pages:
                 rows = ((encode(vector), *key) for key, vector in zip(page.raw, page.vectors, strict=True))
                 connection.executemany(statement, rows)
                 written += len(page.ids)
-            for _, definition in triggers:
-                connection.execute(definition)
         self._finish(path, name, old.vector, written)
         return []
 
@@ -507,7 +500,8 @@ class SqliteRows(DatabaseRows):
             if self.driver.identity_in(connection, self.name) != self._opened:
                 raise other_there(self.info)
             present = self._find_in(connection, self.row_key, new)
-            connection.executemany(statement, ((encode(new[doc_id]), *key) for doc_id, *key in present))
+            with _without_triggers(connection, self.name):
+                connection.executemany(statement, ((encode(new[doc_id]), *key) for doc_id, *key in present))
         return len(present)
 
     @property
@@ -664,6 +658,18 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     yield
     connection.execute("COMMIT")
+
+
+@contextmanager
+def _without_triggers(connection: sqlite3.Connection, table: str) -> Iterator[None]:
+    """Set aside the triggers of a table, in a transaction: no document changes, and so no other table shall."""
+    listed = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE"
+    triggers = connection.execute(listed, (table,)).fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {_quoted(name)}")
+    yield
+    for _, definition in triggers:
+        connection.execute(definition)
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -256,3 +256,11 @@ def test_documents_of_another_kind_keep_how_they_are_compared(distance, tmp_path
     assert list(made.documents()) == sorted(arrays.documents(), key=lambda document: document.id)
     assert (made.info.metric, made.info.details["distance"]) == (arrays.info.metric, arrays.info.metric)
     assert old.info.metric == distance
+
+
+def test_no_trigger_runs_when_vectors_are_put(awkward):
+    store = open_store(f"sqlite:{awkward}#my docs")
+    assert store.records.put(["7", "21"], VECTORS[:2]) == 2
+    with connect(awkward) as connection:
+        assert connection.execute('SELECT sum(changed) FROM "my docs"').fetchall() == [(0,)]
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchall() == [(1,)]
