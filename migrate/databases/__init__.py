@@ -8,6 +8,7 @@ from migrate.databases.lancedb import LanceDriver
 from migrate.databases.milvus import MilvusDriver
 from migrate.databases.pgvector import PgvectorDriver
 from migrate.databases.qdrant import QdrantDriver
+from migrate.databases.sqlite_table import SqliteDriver
 from migrate.databases.sqlite_vec import SqliteVecDriver
 
 KINDS: Final = (
@@ -19,5 +20,6 @@ KINDS: Final = (
     DatabaseKind(MilvusDriver),
     DatabaseKind(PgvectorDriver),
     DatabaseKind(SqliteVecDriver),
+    DatabaseKind(SqliteDriver),
 )
 """All of them, in the order in which they are asked whether a path is theirs."""

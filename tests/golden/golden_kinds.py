@@ -789,6 +789,50 @@ class SqliteVec(Kind):
         return found, facts
 
 
+class Sqlite(Kind):
+    """An ordinary table beside another one, with an index, a view, a trigger and a row without a vector."""
+
+    maker = tools.Sqlite
+    runs = True
+
+    def fill(self, folder, records):
+        location = self.tools.make(folder, records)
+        with closing(self.tools.connect(location)) as connection:
+            connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+            connection.execute("INSERT INTO customers VALUES (1, 'ann')")
+            connection.execute("CREATE VIEW names AS SELECT name FROM customers")
+            connection.execute("CREATE INDEX contents ON items (content)")
+            connection.execute(
+                "CREATE TRIGGER noted AFTER UPDATE ON items BEGIN INSERT INTO customers (name) VALUES ('x'); END"
+            )
+            connection.execute("INSERT INTO items VALUES ('no vector', 'x', NULL, NULL)")
+        return location
+
+    def made(self):
+        return f"sqlite:{self.folder / 'made'}#docs"
+
+    def place(self, location):
+        found = path_of(location)
+        return found if found.is_dir() else found.parent
+
+    def read(self, location):
+        (path,) = sorted(self.place(location).glob("*.db"))
+        with closing(self.tools.connect(f"sqlite:{path}#")) as connection:
+            made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOTNULL").fetchall())
+            facts = {"made": made}
+            table = "items" if "items" in made else "docs"
+            names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            rows = [dict(zip(names, row, strict=True)) for row in connection.execute(f"SELECT * FROM {table}")]
+            if "customers" in made:
+                facts["customers"] = repr(connection.execute("SELECT * FROM customers").fetchall())
+        column = "e" if "e" in names else "embedding"
+        found = []
+        for row in rows:
+            vector = row.pop(column)
+            found.append((row.pop("id"), row, None if vector is None else np.frombuffer(vector, np.float32)))
+        return found, facts
+
+
 class Pgvector(Kind):
     """A table of PostgreSQL with columns of many types, keys, indexes, and rows without a vector."""
 
@@ -926,6 +970,7 @@ KINDS = {
     "qdrant": Qdrant,
     "qdrant-server": QdrantServer,
     "sqlite-vec": SqliteVec,
+    "sqlite": Sqlite,
     "pgvector": Pgvector,
 }
 """Kinds by name."""

@@ -1,4 +1,4 @@
-"""Vectors in an ordinary table of SQLite: `sqlite:FILE#TABLE`; a folder means the file NAME in it."""
+"""Vectors as hexadecimal digits in a table of SQLite: `hex:FILE#TABLE`; a folder means the file NAME in it."""
 
 import json
 import sqlite3
@@ -28,15 +28,15 @@ from migrate.vectors import Document
 NAME = "store.sqlite"
 PAGE = 1_000
 TABLES = "CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, metric TEXT, dim INTEGER)"
-RECORDS = 'CREATE TABLE "{}" (id TEXT PRIMARY KEY, vector BLOB, text TEXT, meta TEXT)'
+RECORDS = 'CREATE TABLE "{}" (id TEXT PRIMARY KEY, vector TEXT, text TEXT, meta TEXT)'
 
 
 class SqliteDriver(Driver):
     traits = DatabaseTraits(
-        kind="sqlite",
+        kind="hex",
         support=KindSupport(
-            store="SQLite",
-            locations=("sqlite:FILE#TABLE",),
+            store="SQLite with hexadecimal vectors",
+            locations=("hex:FILE#TABLE",),
             extra="",  # the extra of setup.cfg that brings the client
             kept="ids, texts, metadata",
             not_kept="indexes of other columns",
@@ -77,7 +77,7 @@ class SqliteDriver(Driver):
     def write_new(self, name, dim, source, pages):
         batches = (
             [
-                (document.id, vector.astype("<f4").tobytes(), document.text, json.dumps(dict(document.metadata)))
+                (document.id, vector.astype("<f4").tobytes().hex(), document.text, json.dumps(dict(document.metadata)))
                 for document, vector in zip(page.documents, page.vectors, strict=True)
             ]
             for page in pages
@@ -89,7 +89,7 @@ class SqliteDriver(Driver):
         # of each row as `old.pages` has read it, all but the vector stays
         batches = (
             [
-                (doc_id, vector.astype("<f4").tobytes(), text, meta)
+                (doc_id, vector.astype("<f4").tobytes().hex(), text, meta)
                 for (doc_id, _, text, meta, _), vector in zip(page.raw, page.vectors, strict=True)
             ]
             for page in pages
@@ -130,7 +130,7 @@ class SqliteRows(DatabaseRows):
         ((count,),) = self.driver.ask(f'SELECT count(*) FROM "{self.name}"')
         sample = self.driver.ask(f'SELECT vector FROM "{self.name}" LIMIT 32')
         vectors = self.as_matrix(vector for (vector,) in sample)
-        return described(self, "blobs", count, vectors, details={"table": self.name}, notes=[])
+        return described(self, "digits", count, vectors, details={"table": self.name}, notes=[])
 
     @property
     def key(self):
@@ -158,7 +158,7 @@ class SqliteRows(DatabaseRows):
 
     def update(self, new):
         with closing(sqlite3.connect(self.driver.file)) as connection, connection:
-            rows = [(vector.astype("<f4").tobytes(), doc_id) for doc_id, vector in new.items()]
+            rows = [(vector.astype("<f4").tobytes().hex(), doc_id) for doc_id, vector in new.items()]
             return connection.executemany(f'UPDATE "{self.name}" SET vector = ? WHERE id = ?', rows).rowcount
 
     @property
@@ -170,7 +170,8 @@ class SqliteRows(DatabaseRows):
         return self.driver.ask(question, [json.dumps(list(ids))])
 
     def as_matrix(self, contents):
-        return np.array([np.frombuffer(content, "<f4") for content in contents], np.float32).reshape(-1, self.dim)
+        rows = [np.frombuffer(bytes.fromhex(content), "<f4") for content in contents]
+        return np.array(rows, np.float32).reshape(-1, self.dim)
 
 
 class SqliteSearch(DatabaseSearch):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sqlite3
 import time
 import uuid
 from contextlib import closing, nullcontext
@@ -422,6 +423,39 @@ class SqliteVec(Collections):
         with connection:
             connection.executemany(f'DELETE FROM "{table}" WHERE id = ?', [(name,) for name in [*gone, *names]])
             connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?, ?)', rows)
+
+    def new(self, folder):
+        return str(folder)
+
+
+class Sqlite(Collections):
+    """An ordinary table of SQLite; metadata in JSON, as in many an application."""
+
+    needs = ()
+    name = "items"
+
+    def location(self, folder, name):
+        return f"sqlite:{folder}/my.db#{name}"
+
+    def opened(self, location):
+        return closing(self.connect(location))
+
+    def connect(self, location):
+        return sqlite3.connect(place_of(location), isolation_level=None)
+
+    def make(self, folder, records, metric="l2", name="items"):
+        folder.mkdir(parents=True, exist_ok=True)
+        return f"{super().make(folder, records, metric, name)}?distance={metric}"
+
+    def create(self, connection, name, records, metric="l2"):
+        connection.execute(f'CREATE TABLE "{name}" (id TEXT PRIMARY KEY, content TEXT, metadata TEXT, e BLOB)')
+        self.put(connection, name, records, list(records))
+
+    def put(self, connection, table, records, names, gone=()):
+        connection.executemany(f'DELETE FROM "{table}" WHERE id = ?', [(name,) for name in [*gone, *names]])
+        found = (records[name] for name in names)
+        rows = [(d.id, d.text, json.dumps(dict(d.metadata)), None if v is None else v.tobytes()) for d, v in found]
+        connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', rows)
 
     def new(self, folder):
         return str(folder)

@@ -21,7 +21,7 @@ SOURCE, TARGET = "tfidf:32", "tfidf:24"
 
 
 KINDS = {"chroma": "Chroma", "qdrant": "Qdrant", "lancedb": "Lance", "milvus": "Milvus", "sqlite-vec": "SqliteVec",
-         "pgvector": "Pgvector", "parquet": "Parquet"}  # fmt: skip
+         "sqlite": "Sqlite", "pgvector": "Pgvector", "parquet": "Parquet"}  # fmt: skip
 """The makers of stores of each kind."""
 
 
@@ -67,7 +67,7 @@ def test_metadata_of_another_kind_stay_as_they_are(kind, tmp_path):
         tmp_path / "old", {"id": "it's", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "f": 1.0}},
         {"id": "b", "text": ""}, {"id": "7", "text": "naïve 🦆", "metadata": {"id": 3, "text": "y", "metadata": [2]}},
     )  # fmt: skip
-    place = f"sqlite-vec:{tmp_path}/new#docs" if kind == "sqlite-vec" else maker_of(kind).new(tmp_path / "new")
+    place = f"{kind}:{tmp_path}/new#docs" if kind in ("sqlite-vec", "sqlite") else maker_of(kind).new(tmp_path / "new")
     made, _ = written(old, place, tmp_path / "new", read_all(old.scan()).vectors)
     assert list(made.documents()) == sorted(old.documents(), key=lambda document: document.id)
     assert made.info.metric == old.info.metric

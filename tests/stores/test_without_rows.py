@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _sqlite_is_installed(install, monkeypatch):
     monkeypatch.setattr(sqlite_kind, "PAGE", 50)
-    install("sqlite", "from sqlite_kind import KIND", "stores", "sqlite")
+    install("hex", "from sqlite_kind import KIND", "stores", "hex")
 
 
 def create(file, table, metric, dim, records):
@@ -39,7 +39,7 @@ def create(file, table, metric, dim, records):
         connection.execute(f'DROP TABLE IF EXISTS "{table}"')
         connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (table, metric, dim))
         connection.execute(sqlite_kind.RECORDS.format(table))
-        rows = ((d.id, v.astype("<f4").tobytes(), d.text, json.dumps(dict(d.metadata))) for d, v in records)
+        rows = ((d.id, v.astype("<f4").tobytes().hex(), d.text, json.dumps(dict(d.metadata))) for d, v in records)
         connection.executemany(f'INSERT INTO "{table}" VALUES (?, ?, ?, ?)', rows)
 
 
@@ -70,7 +70,7 @@ class TestSqlite(StoreTests):
     def make_store(self, folder, documents, vectors, metric):
         backwards = list(zip(documents, vectors, strict=True))[::-1]
         create(folder / "db.sqlite", "docs", metric, vectors.shape[1], backwards)
-        return f"sqlite:{folder}/db.sqlite#docs"
+        return f"hex:{folder}/db.sqlite#docs"
 
 
 def recreate(tmp_path, documents, vectors):
@@ -91,7 +91,7 @@ def location(corpus, tmp_path):
     old.fit(corpus)
     (tmp_path / "data").mkdir()
     recreate(tmp_path, corpus, old.embed_documents(corpus))
-    return f"sqlite:{tmp_path}/data//db.sqlite#docs"
+    return f"hex:{tmp_path}/data//db.sqlite#docs"
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_store_is_inspected_fitted_translated_and_assessed_by_the_commands(
     assert f"translate {location}" in capsys.readouterr().err.replace("'", "")
     assert run(["translate", location, stitch, "-o", new]) == 0
     old, made = open_store(location), open_store(new)
-    assert (made.info.kind, made.info.dim, made.info.count) == ("sqlite", 12, 160)
+    assert (made.info.kind, made.info.dim, made.info.count) == ("hex", 12, 160)
     assert list(read_all(made.scan()).ids) == list(read_all(old.scan()).ids) == sorted(d.id for d in corpus)
     assert list(made.documents()) == list(old.documents())
     assert made.info.manifest.counts["true vectors"] == 60
