@@ -466,7 +466,8 @@ def test_audit_and_switch_take_a_finished_store(old, fitted, table, beir, tmp_pa
     verdict = dataclasses.replace(
         result.verdict, outcome=migrate.Outcome.SAFE, retention=kept, gain_over_stay=None, doubts=()
     )
-    safe = report_of(dataclasses.replace(result, verdict=verdict, findings=()))
+    examination = dataclasses.replace(result.examination, findings=())
+    safe = report_of(dataclasses.replace(result, verdict=verdict, examination=examination))
     current = tmp_path / "current"
     migrate.reembed(old, "tfidf:32", f"parquet:{current}")
     assert migrate.switch(current, tmp_path / "new", safe).proven

@@ -206,7 +206,7 @@ TEXTS = [
 
 MODELS = [
     Fault("the source model has another dimension", models.vectors_file(16), (
-        *AUDIT, "--source", "store", "--source-model", "file:x.npz"), 4, OTHER_DIM),
+        *AUDIT, "--source", "other", "--source-model", "file:x.npz"), 4, OTHER_DIM.replace("store", "other", 1)),
     Fault("the target model has another dimension", models.vectors_file(16), (*AUDIT, "--target", "file:x.npz"),
           4, OTHER_DIM),
     Fault("a failure half way, then again", models.server(fake.Fault(), *[fake.status(500)] * 16), models.FIT_API, 7,
