@@ -58,3 +58,17 @@ def notebook_html(result: object) -> str | None:  # noqa: ARG001 - what a result
 def answer_text(result: object) -> str | None:  # noqa: ARG001 - as above
     """A result as lines that `print` shows; None, for which it prints `repr`, as long as `notebook_html`."""
     return None
+
+
+def dollars(usd: float) -> str:
+    """Return an amount with as many digits as it needs.
+
+    >>> dollars(1234.5), dollars(0.0312), dollars(0.00001), dollars(0)
+    ('$1,234.50', '$0.0312', '<$0.0001', '$0.00')
+    """
+    # Four digits would show nothing, as if it was free
+    if 0 < usd < 0.00005:
+        return "<$0.0001"
+    if usd >= 1 or not usd:
+        return f"${usd:,.2f}"
+    return f"${usd:,.4f}"

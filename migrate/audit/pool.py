@@ -54,8 +54,8 @@ from migrate.audit.retrieval import (
 from migrate.audit.scoring import agreement_temperature
 from migrate.audit.verdict import Verdict
 from migrate.cost import usd_of
-from migrate.cost.estimate import dollars, token_count
-from migrate.display import percent
+from migrate.cost.estimate import token_count
+from migrate.display import dollars, percent
 from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept, with_choosers

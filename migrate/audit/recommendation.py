@@ -29,8 +29,8 @@ from migrate.audit.results import (
 from migrate.audit.verdict import Finding
 from migrate.audited.records import Option, OwnSearch, Recommendation
 from migrate.cost.deal import is_small
-from migrate.cost.estimate import dollars, duration, token_count
-from migrate.display import percent
+from migrate.cost.estimate import duration, token_count
+from migrate.display import dollars, percent
 from migrate.embedders.kinds import may_cost_money, split_spec
 from migrate.files import free_path
 from migrate.outcome import decide

@@ -24,8 +24,7 @@ from migrate.audited.names import STAY as STAY
 from migrate.audited.names import TOGETHER as TOGETHER
 from migrate.audited.names import TRANSLATED as TRANSLATED
 from migrate.audited.names import TWO_STAGE as TWO_STAGE
-from migrate.cost.estimate import dollars
-from migrate.display import percent
+from migrate.display import dollars, percent
 from migrate.errors import UsageError
 
 TIE = 1e-9

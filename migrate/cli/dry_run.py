@@ -10,8 +10,8 @@ import click
 
 from migrate.cli.options import command_name
 from migrate.cli.terminal import advise, show, show_json
-from migrate.cost.estimate import dollars
 from migrate.cost.spending import estimate_of
+from migrate.display import dollars
 
 if TYPE_CHECKING:
     from migrate.cli.options import ModelOptions

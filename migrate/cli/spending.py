@@ -18,8 +18,8 @@ from migrate.cli.next_step import advise_paragraph, command_line
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.cost.deal import weigh
-from migrate.cost.estimate import dollars
 from migrate.cost.spending import TARGET
+from migrate.display import dollars
 from migrate.embedders import facts_of
 from migrate.embedders.cache import are_cached, cache_of
 from migrate.errors import SpendingError

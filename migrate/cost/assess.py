@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from migrate.audited import read_audit
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.deal import PROOF_DOCUMENTS, Deal
-from migrate.cost.estimate import Estimate, dollars
+from migrate.cost.estimate import Estimate
 from migrate.cost.rates import Rate, usd_of
-from migrate.display import data_frame, notebook_html
+from migrate.display import data_frame, dollars, notebook_html
 from migrate.embedders import ModelFacts, facts_of
 from migrate.embedders.openai import fair_share
 from migrate.embedders.profile import Profile

@@ -11,9 +11,10 @@ from math import ceil
 
 import numpy as np
 
-from migrate.cost.estimate import Estimate, dollars, duration
+from migrate.cost.estimate import Estimate, duration
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import PlannedModel
+from migrate.display import dollars
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import are_cached
 from migrate.embedders.kinds import split_spec

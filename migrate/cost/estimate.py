@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-def dollars(usd: float) -> str:
-    """Return an amount with as many digits as it needs.
-
-    >>> dollars(1234.5), dollars(0.0312), dollars(0.00001), dollars(0)
-    ('$1,234.50', '$0.0312', '<$0.0001', '$0.00')
-    """
-    # Four digits would show nothing, as if it was free
-    if 0 < usd < 0.00005:
-        return "<$0.0001"
-    if usd >= 1 or not usd:
-        return f"${usd:,.2f}"
-    return f"${usd:,.4f}"
+from migrate.display import dollars
 
 
 def duration(minutes: float) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from migrate.cost.estimate import dollars
 from migrate.cost.rates import usd_of
+from migrate.display import dollars
 from migrate.embedders.abilities import usage_tokens
 from migrate.embedders.base import Embedder, Keep, Role, WrappedEmbedder, with_model
 from migrate.embedders.cache import is_kept

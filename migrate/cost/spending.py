@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from migrate.cost.count import TextCount, count_texts
-from migrate.cost.estimate import Estimate, dollars
+from migrate.cost.estimate import Estimate
 from migrate.cost.meter import MeteredEmbedder, SpendingCap
 from migrate.cost.rates import tier_rate, usd_of
+from migrate.display import dollars
 from migrate.embedders.base import Embedder, Role
 from migrate.embedders.cache import are_cached, cache_of
 from migrate.embedders.openai import MANY_TEXTS

@@ -6,8 +6,7 @@ from typing import Any
 
 from migrate.audit.unjudged import Limits
 from migrate.audit.verdict import margin_remarks
-from migrate.cost.estimate import dollars
-from migrate.display import percent
+from migrate.display import dollars, percent
 from migrate.facts import document
 from migrate.live.control import as_iso
 from migrate.live.status import LiveStatus

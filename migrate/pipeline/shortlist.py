@@ -20,9 +20,10 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.result import AuditResult
 from migrate.audit.results import FULL, NDCG, STAY
 from migrate.check.already import is_recorded_of
-from migrate.cost.estimate import dollars, duration
+from migrate.cost.estimate import duration
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate, tier_rate
 from migrate.cost.spending import TARGET, PlannedModel
+from migrate.display import dollars
 from migrate.embedders.base import Embedder
 from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import UsageError

@@ -11,8 +11,7 @@ from migrate.check.comparison import Share
 from migrate.check.model import Agreement, Compatibility, Found
 from migrate.check.retrieval import JudgedRetention, LargerSample, Repair, RetrievalCost
 from migrate.check.stamp import Stamped
-from migrate.cost.estimate import dollars
-from migrate.display import percent
+from migrate.display import dollars, percent
 from migrate.embedders.kinds import with_settings
 from migrate.facts import as_plain, document
 from migrate.report.page import element, sentence, stamp

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from migrate.audited.names import FULL, MEAN, RANDOM
 from migrate.audited.records import Option, ReportedAudit, ReportedVerdict
-from migrate.cost.estimate import dollars, token_count
+from migrate.cost.estimate import token_count
+from migrate.display import dollars
 from migrate.outcome import Bounds, span
 from migrate.report.svg.charts import Interval, Point, cost_chart
 from migrate.report.svg.frame import Chart, Format, axis_percent, short

@@ -8,7 +8,8 @@ from pathlib import Path
 from migrate.audited.names import FULL, STAY, TRANSLATED
 from migrate.audited.records import Option, ReportedAudit
 from migrate.audited.report import AuditReport
-from migrate.cost.estimate import dollars, duration, token_count
+from migrate.cost.estimate import duration, token_count
+from migrate.display import dollars
 from migrate.report.decision import axis_form
 from migrate.report.sections import Block, TextTable
 from migrate.report.terminal import WIDTH, as_text

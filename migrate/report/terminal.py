@@ -10,7 +10,7 @@ from textwrap import fill
 from textwrap import wrap as wrap_text
 from unicodedata import east_asian_width
 
-from migrate.cost.estimate import dollars
+from migrate.display import dollars
 from migrate.report.characters import printable
 from migrate.report.sections import Block, Facts, Heading, Listed, Note, Report, TextTable, parts_of
 

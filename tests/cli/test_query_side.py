@@ -72,7 +72,8 @@ def test_the_source_model_may_be_unknown(bridge, lead_migrate):
         ("translate store bridge -o out", 4, "the stitch maps new queries into the old space, and one is needed"),
         ("translate store bridge -o out --any-store", 4, "--direction document"),
         (f"{AUDIT} --bridge stitch --source store", 4, "fit it with --direction query"),
-        (f"{AUDIT} --bridge bridge --source new", 4, "the bridge was fitted on another store"),
+        (f"{AUDIT} --bridge bridge --source new", 4, "new is the audited store itself"),
+        (f"{AUDIT} --bridge bridge --source other", 4, "the bridge was fitted on another store"),
         (f"{AUDIT} --bridge bridge", 2, "--source STORE"),
         (f"{AUDIT} --bridge new --source store", 4, "this is a store, not a stitch"),
         (f"{AUDIT} --bridge nowhere --source store", 4, "no stitch here"),
@@ -81,5 +82,8 @@ def test_the_source_model_may_be_unknown(bridge, lead_migrate):
     ],
 )
 def test_a_wrong_direction_is_one_line_with_its_exit_code(line, code, part, bridge, lead_migrate):
+    shutil.copytree("store", "other")
+    Path("other/lead-migrate.json").unlink()
+    Path("other/docs.jsonl").write_text(Path("store/docs.jsonl").read_text().replace('"text": "', '"text": "other ', 1))
     assert part in lead_migrate(line, code=code).complaint
     assert not Path("out").exists(), "refused before anything is embedded"

@@ -37,6 +37,11 @@ def vectors_file(place, dim, change=lambda _arrays: None):
     np.savez(place / "x.npz", **arrays)
 
 
+def another_store(place):
+    """A copy of the store under a name of its own, as that from before the migration."""
+    shutil.copytree(place / "store", place / "other")
+
+
 def zip_bomb(place):
     """Zeros that pack 1,000 to 1."""
     with (

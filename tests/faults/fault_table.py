@@ -205,7 +205,7 @@ TEXTS = [
 ]
 
 MODELS = [
-    Fault("the source model has another dimension", models.vectors_file(16), (
+    Fault("the source model has another dimension", then(models.another_store, models.vectors_file(16)), (
         *AUDIT, "--source", "other", "--source-model", "file:x.npz"), 4, OTHER_DIM.replace("store", "other", 1)),
     Fault("the target model has another dimension", models.vectors_file(16), (*AUDIT, "--target", "file:x.npz"),
           4, OTHER_DIM),
