@@ -165,6 +165,18 @@ def scrub(text: str) -> str:
     return text
 
 
+def path_remedy(place: str) -> str:
+    """Return what to do where nothing is at the path of a location.
+
+    >>> path_remedy("app.db"), path_remedy("app.db?text=body")
+    ('check the path', 'options go after a #: write app.db#?text=body')
+    """
+    path, separator, options = place.partition("?")
+    if separator and "=" in options:
+        return f"options go after a #: write {path}#?{options}"
+    return "check the path"
+
+
 def options_text(options: Mapping[str, str]) -> str:
     """Return options as they stand in a location, `?NAME=VALUE&...`; nothing where there are none."""
     if not options:

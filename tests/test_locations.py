@@ -1,11 +1,14 @@
 """Locations have no secrets once they were seen, and the one who connects still has them."""
 
+import re
 from base64 import b64encode
 from urllib.parse import quote, unquote
 
 import pytest
 
+from migrate.errors import StoreError
 from migrate.locations import Address, hide_secrets, mask_url, scrub, secrets_of
+from migrate.stores import open_store
 
 
 @pytest.mark.parametrize(
@@ -106,3 +109,15 @@ def test_a_semicolon_separates_settings_of_a_location_too():
     assert hide_secrets("pg:postgresql://u:p@s#w@h12/db#t") == "pg:postgresql://u@h12/db#t"
     assert secrets_of("pg:postgresql://u@h12/db#t") == {"password": "p@s#w"}
     assert hide_secrets("pg:postgresql://u:p@h13/db#a@b") == "pg:postgresql://u@h13/db#a@b"
+
+
+def test_options_without_a_sign_before_them_are_shown_their_place(tmp_path):
+    for location in (
+        "chroma:gone?text=body",
+        "lancedb:gone?text=body",
+        "sqlite:gone?text=body",
+        "parquet:gone?text=body",
+    ):
+        place = location.partition(":")[2].partition("?")[0]
+        with pytest.raises(StoreError, match=re.escape(f"options go after a #: write {tmp_path / place}#?text=body")):
+            open_store(location.replace("gone", str(tmp_path / "gone")))

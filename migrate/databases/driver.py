@@ -29,7 +29,7 @@ from migrate.databases.located import Located
 from migrate.databases.server_names import ServerNames
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, output_errors, write_json
-from migrate.locations import Address, options_text
+from migrate.locations import Address, options_text, path_remedy
 from migrate.manifest import MANIFEST_NAME, Manifest, find_manifest
 from migrate.stores.added_fields import AddedField, VectorFields
 from migrate.stores.base import Companions, SearchSetting, StoreInfo, no_place
@@ -346,7 +346,8 @@ def is_lossy(index_type: str) -> bool:
 def require_folder(driver: Driver) -> None:
     """Make sure that the folder is one of the database."""
     if not driver.recognises(driver.folder):
-        raise StoreError(f"{driver.location}: there is no folder of {driver.traits.support.store}; check the path")
+        remedy = path_remedy(driver.address.place)
+        raise StoreError(f"{driver.location}: there is no folder of {driver.traits.support.store}; {remedy}")
 
 
 def clear_folder(driver: Driver) -> None:

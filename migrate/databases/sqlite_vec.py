@@ -26,7 +26,7 @@ from migrate.databases.located import DatabaseTraits
 from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
 from migrate.files import SQLITE_JOURNALS, open_file, refuse_endless_database
-from migrate.locations import Address, options_text
+from migrate.locations import Address, options_text, path_remedy
 from migrate.manifest import find_manifest
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
@@ -191,7 +191,7 @@ class SqliteVecDriver(Driver):
     def _find_file(self) -> Path:
         path = Path(self.address.place)
         if not path.exists():
-            raise StoreError(f"{self.location}: there is no file {path}; check the path")
+            raise StoreError(f"{self.location}: there is no file {path}; {path_remedy(str(path))}")
         files = _databases(path)
         if len(files) == 1:
             return files[0]

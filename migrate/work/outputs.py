@@ -41,6 +41,7 @@ from migrate.files import (
     sync_path,
     write_bytes,
 )
+from migrate.locations import path_remedy
 from migrate.requests import running
 from migrate.vectors import Progress, no_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
@@ -112,7 +113,7 @@ def why_missing(path: Path) -> str:
     state = RunState.read(path) if work.is_dir() else None
     command = None if state is None else state.configuration.get("command")
     if command is None:
-        return "no such file or folder; check the path"
+        return f"no such file or folder; {path_remedy(str(path))}"
     return f"`{command}` makes it, or broke off: the same command continues; to give it up, remove {work}"
 
 
