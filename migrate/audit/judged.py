@@ -18,7 +18,6 @@ from migrate.steps.base import (
     PLAN,
     PRICE,
     SEED,
-    SPLIT,
     UNJUDGED,
     Announce,
     JobStep,
@@ -41,7 +40,6 @@ class JudgedOptions(PaidOptions):
 
     judged: QuerySet | str | Path | None = field(default=None, metadata=JUDGED)
     queries: str | Path | None = field(default=None, metadata=UNJUDGED)
-    split: str = field(default="test", metadata=SPLIT)
     hold_out: str | None = field(default=None, metadata=HOLD_OUT)
     group_field: str | None = field(default=None, metadata=GROUP_FIELD)
     margin: float = field(default=0.95, metadata=MARGIN)
@@ -117,7 +115,7 @@ class JudgedOptions(PaidOptions):
         if isinstance(self.judged, QuerySet):
             query_set = self.judged
         elif self.judged is not None:
-            query_set = load_questions(str(self.judged), split=self.split, progress=progress)
+            query_set = load_questions(str(self.judged), progress=progress)
         elif self.queries == SYNTHETIC:
             query_set = synthetic_queries(store, parent_field=parent_field, seed=self.seed)
         else:

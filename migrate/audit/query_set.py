@@ -149,13 +149,13 @@ def only(query_set: QuerySet, queries: Sequence[Query], note: str) -> QuerySet:
     return replace(query_set, queries=queries, qrels=qrels, notes=(*query_set.notes, note))
 
 
-def load_questions(location: str, *, split: str = "test", progress: Progress = no_progress) -> QuerySet:
+def load_questions(location: str, *, progress: Progress = no_progress) -> QuerySet:
     """Return queries and judgements of a BEIR folder, or of a set by name, which is fetched."""
     if Path(location).is_file():
         raise DatasetError(
             f"{location} is a file, where --judged takes a BEIR folder; {removal('judging by a graded file')}"
         )
-    folder, split = split_of(location, split)
+    folder, split = split_of(location)
     loaded = load_beir(resolve_beir(folder, progress=progress), split=split)
     if loaded.qrels is None:
         raise DatasetError(

@@ -1,6 +1,7 @@
 """Stores and models as a step was given them, opened: by a path or a spec, or as they are.
 
-That Python may give what it has opened, where a command names it, is settled here, once for all steps.
+Python may give what it has opened where a command names it. That is settled here, but for the target of a translation
+(`migrate.steps.translate.stitch`), the stores of `sync`, and queries, which `migrate.audit.judged` takes as a `QuerySet`.
 """
 
 from __future__ import annotations
