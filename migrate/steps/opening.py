@@ -1,7 +1,7 @@
 """Stores and models as a step was given them, opened: by a path or a spec, or as they are.
 
 Python may give what it has opened where a command names it. That is settled here, but for the target of a translation
-(`migrate.steps.translate.stitch`), the stores of `sync`, and queries, which `migrate.audit.judged` takes as a `QuerySet`.
+(`migrate.steps.translate.stitch`), the stores of `sync`, and a `QuerySet` (`migrate.audit.judged`).
 """
 
 from __future__ import annotations
