@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,16 +21,14 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, check_count, described, sync_folder
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Page, check_count, described, sync_folder
 from migrate.databases.located import DatabaseTraits
+from migrate.databases.sqlite_file import SqliteFile, listed_columns, quoted
 from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import SQLITE_JOURNALS, refuse_endless_database
-from migrate.locations import Address, options_text, path_remedy
-from migrate.manifest import find_manifest
+from migrate.files import refuse_endless_database
 from migrate.reading import MalformedError, parse_json
 from migrate.stores.base import KindSupport, StoreInfo
-from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.names import IDS, METADATA, VECTORS, first_of
 from migrate.stores.records import Distance, as_document, choose, choose_text, metadata_as_json, with_nested
 from migrate.stores.serving import ConnectionPool, Hits, as_fields, as_hits, other_there
@@ -59,7 +57,7 @@ class Column:
     key: int
 
 
-class SqliteDriver(Driver):
+class SqliteDriver(SqliteFile):
     """A database, which is a file, or the only one with tables of vectors in a folder."""
 
     traits = DatabaseTraits(
@@ -78,47 +76,21 @@ class SqliteDriver(Driver):
         copies_place=True,
     )
 
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address)
-        self._file: Path | None = None
-
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Return whether it is a database with a table of vectors, or a folder with one such database."""
+    def holds_vectors(cls, path: Path) -> bool:
+        """Return whether a file is a database with a table of vectors; SQLite itself looks, see `sqlite_vec.ask`."""
         try:
-            return len(_databases(path)) == 1
-        # a damaged file, which another kind may know
-        except Exception:
+            with read_only(path) as connection:
+                return bool(_vector_tables(connection, None))
+        except sqlite3.DatabaseError:
             return False
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the database."""
-        path = Path(self.address.place)
-        return path if path.is_dir() else path.parent
-
-    @property
-    def file(self) -> Path:
-        """The database."""
-        if self._file is None:
-            self._file = self._find_file()
-        return self._file
-
-    def _find_file(self) -> Path:
+    def find_file(self) -> Path:
+        """Return the file that is named, whatever is in it: what is wrong with its columns is told."""
         path = Path(self.address.place)
         if path.is_file():
             return path
-        if not path.exists():
-            raise StoreError(f"{self.location}: there is no file {path}; {path_remedy(str(path))}")
-        files = _databases(path)
-        if len(files) == 1:
-            return files[0]
-        have = f"several, {', '.join(file.name for file in files)}" if files else "none"
-        raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
-
-    def files(self) -> Collection[str]:
-        """Return the database and what SQLite keeps beside it."""
-        return [f"{self.file.name}{ending}" for ending in ("", *SQLITE_JOURNALS)]
+        return super().find_file()
 
     def names(self) -> list[str]:
         """Return the tables of vectors; with `?vector=COLUMN`, those with such a column."""
@@ -141,7 +113,7 @@ class SqliteDriver(Driver):
 
     def open(self) -> SqliteRows:
         """Look at the columns of the table, and choose among them."""
-        self.address = self._completed()
+        self.address = self.completed()
         with read_only(self.file) as connection:
             if self.address.name not in _tables(connection):
                 self.name = self.choose_name(self.names())
@@ -149,21 +121,6 @@ class SqliteDriver(Driver):
                 # one that is asked for is opened, and what is wrong with its columns is told
                 self.name = self.address.name
         return SqliteRows(self)
-
-    def _completed(self) -> Address:
-        """Return the address with table and options that the manifest beside the database names."""
-        manifest = find_manifest(self.folder, "store")
-        index = "" if manifest is None else manifest.store.index or ""
-        beginning = f"{self.file.name}#"
-        named = Address.parse(f"#{index.removeprefix(beginning)}")
-        if not index.startswith(beginning) or self.name not in ("", named.name):
-            return self.address
-        return Address(self.address.place, named.name, {**named.options, **self.address.options})
-
-    @property
-    def opened_as(self) -> str:
-        """Database, table and options."""
-        return f"{self.file.name}#{self.name}{options_text(self.address.options)}"
 
     def identity(self, name: str) -> Any:
         """Return the number of the file, and the page in it that the table begins at."""
@@ -178,22 +135,17 @@ class SqliteDriver(Driver):
         begins = [page for (page,) in connection.execute(listed, (name,))]
         return [self.file.stat().st_ino, *begins] if begins else None
 
-    def refuse_write(self, dim: int, old: SqliteRows | None) -> None:
-        """Refuse another name for a copy: views and triggers of the database name the table."""
-        if old is not None and self.name != old.name:
-            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {old.name}")
-
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Write a database with one table."""
         path = self.folder / "store.db"
-        statement = f"INSERT INTO {_quoted(name)} (id, text, metadata, embedding) VALUES (?, ?, ?, ?)"  # noqa: S608
+        statement = f"INSERT INTO {quoted(name)} (id, text, metadata, embedding) VALUES (?, ?, ?, ?)"  # noqa: S608
         written = 0
         with self._new_database(path, None) as connection:
-            connection.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+            connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
             # SQLite keeps the statement as it is, and nothing else would say how vectors are compared
             distance = f"/* distance: {source.details.get('distance') or source.metric} */"
             columns = f"(id TEXT PRIMARY KEY, text TEXT, metadata TEXT, embedding BLOB {distance})"
-            connection.execute(f"CREATE TABLE {_quoted(name)} {columns}")
+            connection.execute(f"CREATE TABLE {quoted(name)} {columns}")
             for page in pages:
                 rows = [
                     (doc.id, doc.text if source.has_texts else None, metadata_as_json(doc), _as_blob(vector))
@@ -207,8 +159,8 @@ class SqliteDriver(Driver):
     def write_copy(self, name: str, dim: int, old: SqliteRows, pages: Iterator[Page]) -> Iterable[str]:
         """Write a copy of the whole database with other vectors in the table."""
         path = self.folder / old.driver.file.name
-        keys = " AND ".join(f"{_quoted(column)} = ?" for column in old.row_key)
-        statement = f"UPDATE {_quoted(name)} SET {_quoted(old.vector)} = ? WHERE {keys}"  # noqa: S608
+        keys = " AND ".join(f"{quoted(column)} = ?" for column in old.row_key)
+        statement = f"UPDATE {quoted(name)} SET {quoted(old.vector)} = ? WHERE {keys}"  # noqa: S608
         encode = _as_json if old.form == "text" else _as_blob
         written = 0
         with self._new_database(path, old) as connection, _without_triggers(connection, name):
@@ -225,10 +177,7 @@ class SqliteDriver(Driver):
 
         Nothing is undone, as all is made anew if this fails; but of a log of writes the database itself takes note.
         """
-        has_others = self.shares_folder and path.exists()
-        if not has_others:
-            for ending in ("", *SQLITE_JOURNALS):
-                path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+        has_others = self.make_room(path)
         with closing(_connect(path, "rwc")) as connection:
             if copied is not None and not has_others:
                 with copied.readers.connection() as reader:
@@ -242,7 +191,7 @@ class SqliteDriver(Driver):
     def _finish(self, path: Path, name: str, column: str, written: int) -> None:
         """Count what was written, and wait for the disk."""
         with closing(_connect(path)) as connection:
-            question = f"SELECT count({_quoted(column)}) FROM {_quoted(name)}"  # noqa: S608
+            question = f"SELECT count({quoted(column)}) FROM {quoted(name)}"  # noqa: S608
             ((count,),) = connection.execute(question).fetchall()
         check_count(self.location, written, count)
         sync_folder(self)
@@ -254,10 +203,7 @@ class SqliteDriver(Driver):
         pairs = zip_longest(old.other_rows(), new.other_rows()) if not differing else ()
         first = next((one or other for one, other in pairs if one != other), None) or next(iter(differing), None)
         if first is not None:
-            raise UsageError(
-                f"{new.location}: its table {first[0]} differs from that of {self.location}, as one was written to "
-                "since it was copied; sync the new database with the old, audit it, and switch again"
-            )
+            raise self.differs(new.location, first[0])
 
 
 class SqliteRows(DatabaseRows):
@@ -269,7 +215,7 @@ class SqliteRows(DatabaseRows):
     def __init__(self, driver: SqliteDriver) -> None:
         super().__init__(driver)
         self.readers: ConnectionPool[sqlite3.Connection] = ConnectionPool(partial(_connect, driver.file))
-        self.table = _quoted(self.name)
+        self.table = quoted(self.name)
         options = driver.address.options
         with self.readers.connection() as connection:
             columns = _columns(connection, self.name)
@@ -318,11 +264,11 @@ class SqliteRows(DatabaseRows):
 
     def _measure(self) -> tuple[str, int]:
         """Return how vectors are written, "blob" or "text", and their dimension; count the rows without."""
-        vector = _quoted(self.vector)
+        vector = quoted(self.vector)
         # of a BLOB, SQLite knows the length without reading it
         found = self.ask(
             f"SELECT typeof({vector}), iif(typeof({vector}) = 'blob', length({vector}), 0), count(*), "  # noqa: S608
-            f"min({_quoted(self.id_column)}) FROM {self.table} GROUP BY 1, 2 ORDER BY 3 DESC, 4"
+            f"min({quoted(self.id_column)}) FROM {self.table} GROUP BY 1, 2 ORDER BY 3 DESC, 4"
         )
         self.without_vector = sum(count for kind, _, count, _ in found if kind == "null")
         found = [group for group in found if group[0] != "null"]
@@ -348,9 +294,7 @@ class SqliteRows(DatabaseRows):
                 f"{where} holds vectors of {first}, but of {second} in {rows:,} rows, such as that of id "
                 f"{example!r}; embed those again, or set them to NULL"
             )
-        question = (
-            f"SELECT {_quoted(self.id_column)}, {vector} FROM {self.table} WHERE {vector} NOTNULL LIMIT {_SAMPLE}"  # noqa: S608
-        )
+        question = f"SELECT {quoted(self.id_column)}, {vector} FROM {self.table} WHERE {vector} NOTNULL LIMIT {_SAMPLE}"  # noqa: S608
         sample = self.ask(question)
         if form == "text":
             return form, len(_from_json(where, *sample[0]))
@@ -379,8 +323,8 @@ class SqliteRows(DatabaseRows):
             distance = said[1] if said else None
         self.distance = cast("Distance | None", distance)
         self.text, why = self._texts
-        vector = _quoted(self.vector)
-        rows = self.ask(f"SELECT {_quoted(self.id_column)}, {vector} FROM {self.table} WHERE {vector} NOTNULL LIMIT 32")  # noqa: S608
+        vector = quoted(self.vector)
+        rows = self.ask(f"SELECT {quoted(self.id_column)}, {vector} FROM {self.table} WHERE {vector} NOTNULL LIMIT 32")  # noqa: S608
         details = {
             "database": self.driver.file.name,
             "table": self.name,
@@ -404,18 +348,14 @@ class SqliteRows(DatabaseRows):
 
     def version(self, *, of_pages: bool = False) -> Any:
         """Return size, time and number of the database, and of its log of writes."""
-        with read_errors(self.driver.file):
-            files = (self.driver.file, self.driver.file.with_name(f"{self.driver.file.name}-wal"))
-            stats = [file.stat() for file in files if file.exists()]
-        # a log that is empty comes and goes with the programs that have the database open
-        return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
+        return self.driver.state()
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are the keys of the rows, as a copy has all else already."""
         columns = [self.id_column, self.vector] if vectors else [self.id_column]
-        listed = _listed([*columns, *self.row_key])
+        listed = listed_columns([*columns, *self.row_key])
         # an index may give another order where it has all that is asked for
-        question = f"SELECT {listed} FROM {self.table} NOT INDEXED WHERE {_quoted(self.vector)} NOTNULL"  # noqa: S608
+        question = f"SELECT {listed} FROM {self.table} NOT INDEXED WHERE {quoted(self.vector)} NOTNULL"  # noqa: S608
         with self.readers.connection() as connection:
             rows = connection.execute(question)
             while chunk := list(islice(rows, _RECORDS)):
@@ -445,8 +385,8 @@ class SqliteRows(DatabaseRows):
     ) -> list[tuple[Any, ...]]:
         wanted = set(ids)
         question = (
-            f"SELECT {_listed([self.id_column, *columns])} FROM {self.table} WHERE {_quoted(self.vector)} NOTNULL "  # noqa: S608
-            f"AND {_quoted(self.id_column)} IN (SELECT value FROM json_each(?))"
+            f"SELECT {listed_columns([self.id_column, *columns])} FROM {self.table} "  # noqa: S608
+            f"WHERE {quoted(self.vector)} NOTNULL AND {quoted(self.id_column)} IN (SELECT value FROM json_each(?))"
         )
         # a column may hold texts and numbers, whatever its type says
         numbers = [int(doc_id) for doc_id in wanted if re.fullmatch(r"-?[0-9]{1,19}", doc_id)]
@@ -493,8 +433,8 @@ class SqliteRows(DatabaseRows):
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
         encode = _as_json if self.form == "text" else _as_blob
-        keys = " AND ".join(f"{_quoted(column)} = ?" for column in self.row_key)
-        statement = f"UPDATE {self.table} SET {_quoted(self.vector)} = ? WHERE {keys}"  # noqa: S608
+        keys = " AND ".join(f"{quoted(column)} = ?" for column in self.row_key)
+        statement = f"UPDATE {self.table} SET {quoted(self.vector)} = ? WHERE {keys}"  # noqa: S608
         with closing(_connect(self.driver.file, "rw")) as connection, _transaction(connection):
             # asked in the transaction, as nobody can make the table anew from here on
             if self.driver.identity_in(connection, self.name) != self._opened:
@@ -518,7 +458,7 @@ class SqliteRows(DatabaseRows):
         with self.readers.connection() as connection:
             for table in _tables(connection):
                 if table != self.name:
-                    yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
+                    yield from ((table, row) for row in connection.execute(f"SELECT * FROM {quoted(table)}"))  # noqa: S608
 
 
 class SqliteSearch(DatabaseSearch):
@@ -534,8 +474,8 @@ class SqliteSearch(DatabaseSearch):
         if rows.distance == "cosine":
             queries = unit_rows(queries)
         best: list[tuple[list[str], Vectors]] = [([], np.empty(0, np.float32)) for _ in queries]
-        columns = _listed([rows.id_column, rows.vector])
-        question = f"SELECT {columns} FROM {rows.table} WHERE {_quoted(rows.vector)} NOTNULL{conditions}"  # noqa: S608
+        columns = listed_columns([rows.id_column, rows.vector])
+        question = f"SELECT {columns} FROM {rows.table} WHERE {quoted(rows.vector)} NOTNULL{conditions}"  # noqa: S608
         with rows.readers.connection() as connection:
             records = connection.execute(question, values)
             while chunk := list(islice(records, _RECORDS)):
@@ -560,9 +500,9 @@ class SqliteSearch(DatabaseSearch):
         for name, value in as_fields(rows.info, where).items():
             if not isinstance(value, str | int | float | bool | None):
                 raise UsageError(f"{rows.location}: the filter has no text or number under {name!r}; give it one")
-            metadata = _quoted(_METADATA)
+            metadata = quoted(_METADATA)
             if name in rows.other_columns and name != _METADATA:
-                column = _quoted(name)
+                column = quoted(name)
             elif _METADATA in rows.other_columns:
                 path = "$." + json.dumps(name, ensure_ascii=False)
                 column = f"iif(json_valid({metadata}), json_extract({metadata}, ?), NULL)"
@@ -637,14 +577,6 @@ def _looks_like_vector(value: Any, *, is_usual: bool) -> bool:
         return False
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _listed(columns: Iterable[str]) -> str:
-    return ", ".join(map(_quoted, columns))
-
-
 def _connect(path: Path, mode: str = "ro") -> sqlite3.Connection:
     """Return a connection that several threads can take turns with; transactions are begun by hand."""
     refuse_endless_database(path)
@@ -666,7 +598,7 @@ def _without_triggers(connection: sqlite3.Connection, table: str) -> Iterator[No
     listed = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE"
     triggers = connection.execute(listed, (table,)).fetchall()
     for name, _ in triggers:
-        connection.execute(f"DROP TRIGGER {_quoted(name)}")
+        connection.execute(f"DROP TRIGGER {quoted(name)}")
     yield
     for _, definition in triggers:
         connection.execute(definition)
@@ -689,8 +621,8 @@ def _vector_columns(connection: sqlite3.Connection, table: str, columns: Iterabl
     """Return the columns whose first value looks like a vector."""
     found = []
     for column in columns:
-        name = _quoted(column.name)
-        question = f"SELECT {name} FROM {_quoted(table)} WHERE {name} NOTNULL LIMIT 1"  # noqa: S608
+        name = quoted(column.name)
+        question = f"SELECT {name} FROM {quoted(table)} WHERE {name} NOTNULL LIMIT 1"  # noqa: S608
         row = connection.execute(question).fetchone()
         if row is not None and not column.key and _looks_like_vector(row[0], is_usual=column.name in VECTORS):
             found.append(column.name)
@@ -703,23 +635,3 @@ def _vector_tables(connection: sqlite3.Connection, requested: str | None) -> lis
     if requested is not None:
         return [table for table, have in columns.items() if requested in (column.name for column in have)]
     return [table for table, have in columns.items() if _vector_columns(connection, table, have)]
-
-
-def _databases(path: Path) -> list[Path]:
-    """Return the databases with a table of vectors at a path."""
-    inside = [path]
-    with read_errors(path):
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if not file.name.startswith("."))
-    # a journal may be gone in the next moment
-    files = [file for file in inside if not file.name.endswith(SQLITE_JOURNALS) and file.is_file()]
-    return [file for file in files if _has_vectors(file)]
-
-
-def _has_vectors(path: Path) -> bool:
-    """Return whether a file is a database with a table of vectors; SQLite itself looks, see `sqlite_vec.ask`."""
-    try:
-        with read_only(path) as connection:
-            return bool(_vector_tables(connection, None))
-    except sqlite3.DatabaseError:
-        return False

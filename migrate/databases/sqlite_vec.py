@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.databases.driver import DatabaseRows, DatabaseSearch, Driver, Page, check_count, described, sync_folder
+from migrate.databases.driver import DatabaseRows, DatabaseSearch, Page, check_count, described, sync_folder
 from migrate.databases.located import DatabaseTraits
+from migrate.databases.sqlite_file import SqliteFile, listed_columns, quoted
 from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import SQLITE_JOURNALS, open_file, refuse_endless_database
-from migrate.locations import Address, options_text, path_remedy
-from migrate.manifest import find_manifest
+from migrate.files import open_file, refuse_endless_database
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.documents.names import TEXTS
@@ -142,7 +141,7 @@ class TableDefinition:
         return choose(location, "column of floats", floats, requested, "name one with ?column=NAME")
 
 
-class SqliteVecDriver(Driver):
+class SqliteVecDriver(SqliteFile):
     """A database, which is a file, or the only one with tables `vec0` in a folder."""
 
     traits = DatabaseTraits(
@@ -160,49 +159,10 @@ class SqliteVecDriver(Driver):
         copies_place=True,
     )
 
-    def __init__(self, location: str, address: Address) -> None:
-        super().__init__(location, address)
-        self._file: Path | None = None
-
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Return whether it is a database with a table of vectors, or a folder with one such database."""
-        try:
-            return len(_databases(path)) == 1
-        # a damaged file, which another kind may know
-        except Exception:
-            return False
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the database."""
-        path = Path(self.address.place)
-        if path.is_dir():
-            return path
-        return path.parent
-
-    @property
-    def file(self) -> Path:
-        """The database."""
-        if self._file is None:
-            self._file = self._find_file()
-        return self._file
-
-    def _find_file(self) -> Path:
-        path = Path(self.address.place)
-        if not path.exists():
-            raise StoreError(f"{self.location}: there is no file {path}; {path_remedy(str(path))}")
-        files = _databases(path)
-        if len(files) == 1:
-            return files[0]
-        have = "none"
-        if files:
-            have = f"several, {', '.join(file.name for file in files)}"
-        raise StoreError(f"{self.location}: of databases with vectors there are {have}; name the file of one")
-
-    def files(self) -> Collection[str]:
-        """Return the database and what SQLite keeps beside it."""
-        return [f"{self.file.name}{ending}" for ending in ("", *SQLITE_JOURNALS)]
+    def holds_vectors(cls, path: Path) -> bool:
+        """Return whether a file is a database with a table of vectors."""
+        return _is_database(path) and bool(_tables(path))
 
     def names(self) -> list[str]:
         """Return the tables of vectors."""
@@ -218,25 +178,10 @@ class SqliteVecDriver(Driver):
 
     def open(self) -> SqliteVecRows:
         """Read the definition of the table, and choose its columns."""
-        self.address = self._completed()
+        self.address = self.completed()
         definitions = _tables(self.file)
         self.name = self.choose_name(sorted(definitions))
         return SqliteVecRows(self, TableDefinition.parse(definitions[self.name]))
-
-    def _completed(self) -> Address:
-        """Return the address with table and options that the manifest beside the database names."""
-        manifest = find_manifest(self.folder, "store")
-        index = "" if manifest is None else manifest.store.index or ""
-        beginning = f"{self.file.name}#"
-        named = Address.parse(f"#{index.removeprefix(beginning)}")
-        if not index.startswith(beginning) or self.name not in ("", named.name):
-            return self.address
-        return Address(self.address.place, named.name, {**named.options, **self.address.options})
-
-    @property
-    def opened_as(self) -> str:
-        """Database, table and options."""
-        return f"{self.file.name}#{self.name}{options_text(self.address.options)}"
 
     def identity(self, name: str) -> Any:
         """Return the number of the file, and the pages in it that the table's rows begin at."""
@@ -254,17 +199,12 @@ class SqliteVecDriver(Driver):
             return None
         return [self.file.stat().st_ino, begins]
 
-    def refuse_write(self, dim: int, old: SqliteVecRows | None) -> None:
-        """Refuse another name for a copy: views and triggers of the database name the table."""
-        if old is not None and self.name != old.name:
-            raise UsageError(f"{self.location}: a copy of a database has its tables; call this one {old.name}")
-
     def write_new(self, name: str, dim: int, source: StoreInfo, pages: Iterator[Page]) -> Iterable[str]:
         """Write a database with one table."""
         # sqlite-vec has no inner product
         distance = {"l2": "L2", "ip": "cosine"}[source.metric]
         definition = (
-            f"CREATE VIRTUAL TABLE {_quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
+            f"CREATE VIRTUAL TABLE {quoted(name)} USING vec0(id text primary key, embedding float[{dim}] "
             f"distance_metric={distance}, +content text, +metadata text)"
         )
         columns = dict.fromkeys(("id", "content", "metadata", "embedding"), "?")
@@ -300,11 +240,8 @@ class SqliteVecDriver(Driver):
 
         `columns` have the expression that makes the value of each; `copied` reads the database that is copied.
         """
-        has_others = self.shares_folder and path.exists()
-        if not has_others:
-            for ending in ("", *SQLITE_JOURNALS):
-                path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-        insert = f"INSERT INTO {_quoted(name)} ({_listed(columns)}) VALUES ({', '.join(columns.values())})"  # noqa: S608
+        has_others = self.make_room(path)
+        insert = f"INSERT INTO {quoted(name)} ({listed_columns(columns)}) VALUES ({', '.join(columns.values())})"  # noqa: S608
         written = 0
         with closing(_connect(path, write=True)) as new:
             if copied is not None and not has_others:
@@ -315,12 +252,12 @@ class SqliteVecDriver(Driver):
                 new.execute("PRAGMA journal_mode = OFF").fetchall()
             new.execute("PRAGMA synchronous = OFF")
             with _transaction(new, path):
-                new.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+                new.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
                 new.execute(definition)
                 for rows in batches:
                     new.executemany(insert, rows)
                     written += len(rows)
-            ((count,),) = new.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchall()  # noqa: S608
+            ((count,),) = new.execute(f"SELECT count(*) FROM {quoted(name)}").fetchall()  # noqa: S608
         check_count(self.location, written, cast("int", count))
         sync_folder(self)
 
@@ -328,10 +265,7 @@ class SqliteVecDriver(Driver):
         """Refuse databases of which one was written to beside the table: that would be lost."""
         for old_row, new_row in zip_longest(old.other_tables(), new.other_tables()):
             if old_row != new_row:
-                raise UsageError(
-                    f"{new.location}: its table {(old_row or new_row)[0]} differs from that of {self.location}, as one "
-                    "was written to since it was copied; sync the new database with the old, audit it, and switch again"
-                )
+                raise self.differs(new.location, (old_row or new_row)[0])
 
 
 class SqliteVecRows(DatabaseRows):
@@ -358,9 +292,9 @@ class SqliteVecRows(DatabaseRows):
             raise UnsupportedStoreError(f"{self.location}: {reason}; say ?distance=l2 to take that")
         self.distance = cast("Distance", distance)
         self.text, self.text_table, why = self._choose_text(self.driver.address.options.get("text"))
-        sample = self.ask(f"SELECT {_quoted(self.column)} FROM {_quoted(self.name)} LIMIT {_SAMPLE}")  # noqa: S608
+        sample = self.ask(f"SELECT {quoted(self.column)} FROM {quoted(self.name)} LIMIT {_SAMPLE}")  # noqa: S608
         vectors = self._decoded(self.column, [vector for (vector,) in sample])
-        ((count,),) = self.ask(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608
+        ((count,),) = self.ask(f"SELECT count(*) FROM {quoted(self.name)}")  # noqa: S608
         details = {
             "database": self.driver.file.name,
             "table": self.name,
@@ -411,11 +345,7 @@ class SqliteVecRows(DatabaseRows):
 
     def version(self, *, of_pages: bool = False) -> Any:
         """Return size, time and number of the database, and of its log of writes."""
-        with read_errors(self.driver.file):
-            files = (self.driver.file, self.driver.file.with_name(f"{self.driver.file.name}-wal"))
-            stats = [file.stat() for file in files if file.exists()]
-        # a log that is empty comes and goes with the programs that have the database open
-        return [[status.st_size, status.st_mtime_ns, status.st_ino] for status in stats if status.st_size]
+        return self.driver.state()
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
@@ -427,7 +357,7 @@ class SqliteVecRows(DatabaseRows):
         if vectors:
             columns.append(self.column)
         with self.readers.connection() as connection:
-            rows = connection.execute(f"SELECT {_listed(columns)} FROM {_quoted(self.name)}")  # noqa: S608
+            rows = connection.execute(f"SELECT {listed_columns(columns)} FROM {quoted(self.name)}")  # noqa: S608
             while chunk := list(islice(rows, at_once)):
                 decoded = self._decoded(self.column, [row[-1] for row in chunk] if vectors else [])
                 raw = [row[: len(self.other_columns) + 1] for row in chunk] if records else None
@@ -495,7 +425,7 @@ class SqliteVecRows(DatabaseRows):
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
         id_column = self.definition.id_column
-        update = f"UPDATE {_quoted(self.name)} SET {_quoted(self.column)} = ? WHERE {_quoted(id_column)} = ?"  # noqa: S608
+        update = f"UPDATE {quoted(self.name)} SET {quoted(self.column)} = ? WHERE {quoted(id_column)} = ?"  # noqa: S608
         with closing(_connect(self.driver.file, write=True)) as connection, _transaction(connection, self.driver.file):
             # asked in the transaction, as nobody can make the table anew from here on
             if self.driver.identity_in(connection, self.name) != self._opened:
@@ -518,7 +448,7 @@ class SqliteVecRows(DatabaseRows):
                 yield table, sql
         for table in dict.fromkeys(column[0] for column in self._columns_beside()):
             with self.readers.connection() as connection:
-                yield from ((table, row) for row in connection.execute(f"SELECT * FROM {_quoted(table)}"))  # noqa: S608
+                yield from ((table, row) for row in connection.execute(f"SELECT * FROM {quoted(table)}"))  # noqa: S608
 
 
 class SqliteVecSearch(DatabaseSearch):
@@ -541,9 +471,9 @@ class SqliteVecSearch(DatabaseSearch):
         conditions, values, is_own = self._conditions(where)
         if rows.distance not in _FUNCTIONS:
             raise UsageError(f"{rows.location}: sqlite-vec cannot search by {rows.distance}; leave out ?distance=")
-        key = f"v.{_quoted(rows.definition.id_column)}"
-        column = f"v.{_quoted(rows.column)}"
-        table = f"{_quoted(rows.name)} v"
+        key = f"v.{quoted(rows.definition.id_column)}"
+        column = f"v.{quoted(rows.column)}"
+        table = f"{quoted(rows.name)} v"
         knows_distance = rows.distance == rows.definition.vectors[rows.column].distance
         if is_own and k <= _MOST_NEIGHBOURS and knows_distance:
             question = f"SELECT {key}, distance FROM {table} WHERE {column} MATCH ?1 AND k = ?2{conditions}"  # noqa: S608
@@ -571,7 +501,7 @@ class SqliteVecSearch(DatabaseSearch):
             if name in columns and name != "metadata":
                 # the table's own search knows neither auxiliary columns nor null
                 is_own = is_own and value is not None and name not in self.rows.definition.auxiliary
-                column = f"v.{_quoted(name)}"
+                column = f"v.{quoted(name)}"
             elif "metadata" in columns:
                 is_own = False
                 path = "$." + json.dumps(name, ensure_ascii=False)
@@ -601,19 +531,11 @@ def _contents(page: Page) -> Iterator[bytes]:
     return (vector.astype("<f4").tobytes() for vector in page.vectors)
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _listed(columns: Iterable[str]) -> str:
-    return ", ".join(map(_quoted, columns))
-
-
 def _look_up(table: str, key: str, columns: Iterable[str]) -> str:
     """Return a question for keys, a list in JSON, and columns of their rows."""
-    listed = "".join(f", t.{_quoted(name)}" for name in columns)
+    listed = "".join(f", t.{quoted(name)}" for name in columns)
     # joined, so that each is looked up, where IN would scan the table; and not by its key, another look-up
-    return f"SELECT j.value{listed} FROM json_each(?) j CROSS JOIN {_quoted(table)} t WHERE t.{_quoted(key)} = j.value"  # noqa: S608
+    return f"SELECT j.value{listed} FROM json_each(?) j CROSS JOIN {quoted(table)} t WHERE t.{quoted(key)} = j.value"  # noqa: S608
 
 
 def _connect(path: Path, *, write: bool = False, extension: bool = True) -> Connection:
@@ -646,17 +568,6 @@ def _transaction(connection: Connection, path: Path) -> Iterator[None]:
             "and run the same command again"
         ) from error
     connection.execute("COMMIT")
-
-
-def _databases(path: Path) -> list[Path]:
-    """Return the databases with a table of vectors at a path."""
-    inside = [path]
-    with read_errors(path):
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if not file.name.startswith("."))
-    # a journal may be gone in the next moment
-    files = [file for file in inside if not file.name.endswith(SQLITE_JOURNALS) and file.is_file()]
-    return [file for file in files if _is_database(file) and _tables(file)]
 
 
 def _is_database(path: Path) -> bool:
