@@ -154,6 +154,8 @@ class JudgedStep(JobStep[Result]):
             Origin of the margin, such as the name of a file, for the report.
         """
         self.check()
-        told = Announce() if announce is None else Announce(pool=announce)
-        context = RunContext(progress=progress, cap=cap or new_cap(), announce=told, margin_from=margin_from)
+        announced = Announce()
+        if announce is not None:
+            announced = Announce(pool=announce)
+        context = RunContext(progress=progress, cap=cap or new_cap(), announce=announced, margin_from=margin_from)
         return self.open(context).run()

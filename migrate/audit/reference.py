@@ -310,15 +310,22 @@ def _refuse_same_bytes(translated: Store, reference: Store) -> None:
 
 def _has_same_bytes(translated: Store, reference: Store) -> bool:
     """Return whether the manifests have one hash of the vectors; those of two functions are compared by the file."""
-    manifests = [store.info.manifest for store in (translated, reference)]
-    own, other = (None if manifest is None else manifest.store.index_hash for manifest in manifests)
-    if own is None or other is None:
+    translated_hash = _index_hash(translated)
+    reference_hash = _index_hash(reference)
+    if translated_hash is None or reference_hash is None:
         return False
-    function = function_of(other, f"{reference.info.location}: the manifest")
+    function = function_of(reference_hash, f"{reference.info.location}: the manifest")
     files = as_files(translated)
-    if files is not None and function != function_of(own, f"{translated.info.location}: the manifest"):
-        own = files.hash_of(files.index_path.name, function)
-    return own == other
+    if files is not None and function != function_of(translated_hash, f"{translated.info.location}: the manifest"):
+        translated_hash = files.hash_of(files.index_path.name, function)
+    return translated_hash == reference_hash
+
+
+def _index_hash(store: Store) -> str | None:
+    manifest = store.info.manifest
+    if manifest is None:
+        return None
+    return manifest.store.index_hash
 
 
 def _made_by(store: Store) -> str | None:

@@ -264,7 +264,9 @@ class _FieldWork:
 
     def batches(self, selected: NDArray[np.bool_], at_once: int, report: Any) -> Iterator[tuple[list[str], Vectors]]:
         """Yield the ids and vectors of the records that are to be written."""
-        done, total, remaining = int((~selected).sum()), len(selected), np.flatnonzero(selected)
+        total = len(selected)
+        remaining = np.flatnonzero(selected)
+        done = total - len(remaining)
         while len(remaining):
             rows, remaining = np.split(remaining, [at_once])
             report(done, total)

@@ -197,8 +197,10 @@ class DatabaseKind:
 
     def _check(self, location: str, address: Address, options: Sequence[str]) -> str:
         """Return the whole location, if its options mean something and its place can be used."""
-        whole, traits = f"{self.name}:{location}", self.traits
-        if traits.urls and not address.place.startswith(traits.urls):  # which may have a password in it
+        whole = f"{self.name}:{location}"
+        traits = self.traits
+        # The location is left out, as it may have a password in it
+        if traits.urls and not address.place.startswith(traits.urls):
             have = traits.support.locations[0]
             raise UsageError(f"this is not a location of {traits.support.store}; write {have}")
         check_options(whole, address.options, options)

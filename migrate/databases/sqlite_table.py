@@ -520,7 +520,8 @@ def _nearest(
     before: tuple[list[str], Vectors], ids: Sequence[str], scores: Vectors, k: int
 ) -> tuple[list[str], Vectors]:
     """Return the `k` ids with the highest scores, best first, of those before and some more."""
-    all_ids, all_scores = [*before[0], *ids], np.concatenate([before[1], scores])
+    all_ids = [*before[0], *ids]
+    all_scores = np.concatenate([before[1], scores])
     order = np.argsort(-all_scores, kind="stable")[:k]
     return [all_ids[position] for position in order], all_scores[order]
 
