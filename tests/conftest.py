@@ -47,6 +47,9 @@ def pytest_configure():
 
     On a disk most tests would wait for it, as whatever is written is synced.
     """
+    # A shell without a terminal starts what is in its background with Ctrl-C ignored, which some clients undo
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES
     if has_room and "TMPDIR" not in os.environ:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
