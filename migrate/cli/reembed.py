@@ -90,7 +90,8 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
             if model.cache_file is None:
                 why = "as --cache none asks"
             raise UsageError(
-                f"{store}: the vectors of the model are not cached, {why}; `reembed` without --from-cache embeds them"
+                f"{store}: the vectors of the model are not cached, {why}; embed them with "
+                f"`reembed {store} --target {embedder.profile.spec} -o {request.output}`"
             )
         if dry_run:
             output.require_free(force=request.force)
