@@ -94,7 +94,7 @@ KINDS = {"faiss": faiss_stores, "folders": databases, "pgvector": pgvector_store
 
 def row_of(name: str, location: str, reference: Path, embedder: Embedder, beir: Path) -> str:
     """Audit a store and return its row of the table."""
-    report = Audit(location, reference=reference, target=embedder, judged=beir, two_stage=(), no_bm25=True).run()
+    report = Audit(location, reference=reference, target=embedder, judged=beir, two_stage=()).run()
     searches = report.audit.searches
     exactly = searches[0].exactly if searches else report.verdict.retention.estimate
     setting = "exact"

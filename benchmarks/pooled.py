@@ -192,14 +192,12 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     ).mean()
     audit = Audit(
         open_store(folder / "new"),
-        pool_depth=10,
+        reference="pool:10",
         judged=migration.query_set,
         target=target,
         source=store,
         source_model=source,
         two_stage=(),
-        no_bm25=True,
-        resamples=1_000,
     )
     inputs = audit.open().inputs
     prepared = prepare_audit(inputs)

@@ -22,7 +22,6 @@ from _pytest.doctest import DoctestModule
 from schema import check_document
 
 import migrate
-from migrate.audit.step import Audit
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
@@ -207,12 +206,6 @@ def step_fields(monkeypatch):
             monkeypatch.setitem(inspect.unwrap(step.__init__).__kwdefaults__, name, value)
 
     return set_fields
-
-
-@pytest.fixture
-def audit_fields(step_fields):
-    """As `step_fields`, of an audit."""
-    return partial(step_fields, Audit)
 
 
 @pytest.fixture

@@ -240,14 +240,15 @@ def test_tables_go_to_pandas(done, source_folder, monkeypatch):
 
 
 def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, beir):
-    folder, _, translation, _ = done
+    translation = done[2]
     with pytest.raises(migrate.LeadMigrateError, match="no queries are named"):
         migrate.audit(translation.path)
     for judged in (beir, load_questions(str(beir))):
         with pytest.raises(migrate.LeadMigrateError, match="exclude each other"):
             migrate.audit(translation.path, judged=judged, queries="synthetic")
-    with pytest.raises(migrate.LeadMigrateError, match="pool_depth goes with --reference pool"):
-        migrate.audit(translation.path, folder / "full", judged=beir, pool_depth=20)
+    for depth in ("9", "", "ten", "-20", "20,50", "²0"):
+        with pytest.raises(migrate.LeadMigrateError, match=f"--reference pool:{depth}"):
+            migrate.audit(translation.path, f"pool:{depth}", judged=beir)
 
 
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():

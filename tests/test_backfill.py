@@ -81,7 +81,7 @@ def test_an_audit_does_not_take_what_was_filled_in_for_the_sample(translated, em
     backfill_store(translated, embedder, tmp_path / "new")
     new = open_store(tmp_path / "new")
     questions = QuerySet([Query("q", "a query")], None, "x")
-    report = Audit(new, copy_store(new), judged=questions, target=embedder, resamples=10).run()
+    report = Audit(new, copy_store(new), judged=questions, target=embedder).run()
     notes = report.audit.notes
     assert notes[0] == "150 of 150 vectors are true ones"
     assert notes[1].startswith("the confidence is not to be used"), "as it was before anything was filled in"

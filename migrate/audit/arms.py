@@ -224,8 +224,8 @@ def _beyond(depth: int, experiment: Experiment) -> str:
     remedy = "raise `--max-cost`"
     if settings.stages is None:
         remedy = f"`--two-stage {depth}`"
-    elif settings.most_deep is not None and depth > settings.most_deep:
-        remedy = f"pool_depth={depth} of migrate.audit"
+    elif settings.pool_depth is not None and depth > settings.pool_depth:
+        remedy = f"`--reference pool:{depth}`"
     return f"the first {depth} documents of every query, of which the pool has {experiment.pool_depth}: {remedy}"
 
 

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from migrate.audit import findings as find
 from migrate.audit.arms import Measures, measure_arms
+from migrate.audit.bounds import RESAMPLES
 from migrate.audit.diagnostics import diagnose
 from migrate.audit.document import report_of
 from migrate.audit.evidence import Evidence
@@ -213,5 +214,5 @@ def _manifest(inputs: AuditInputs, n_queries: int, n_documents: int) -> Manifest
         source_model=translated.source_model,
         seed=inputs.settings.seed,
         counts={"queries": n_queries, "documents": n_documents},
-        details=ReportFacts(dataset=inputs.query_set.name, resamples=inputs.settings.resamples).as_details(),
+        details=ReportFacts(dataset=inputs.query_set.name, resamples=RESAMPLES).as_details(),
     )

@@ -15,7 +15,7 @@ from migrate.audit.costs import Costs, costs_of
 from migrate.audit.document_queries import refuse_queries, without_documents
 from migrate.audit.experiment import Experiment, Searchable, unread
 from migrate.audit.keys import Keys, document_keys
-from migrate.audit.options import BUILD, POOL, AuditOptions
+from migrate.audit.options import AuditOptions, names_store
 from migrate.audit.pool import PoolStep, expected_documents
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, independent
@@ -92,7 +92,7 @@ class AuditInputs:
     @property
     def builds_reference(self) -> bool:
         """True where every text is embedded now."""
-        return self.full is None and self.settings.most_deep is None
+        return self.full is None and self.settings.pool_depth is None
 
 
 ModelOf = Callable[[Store, Embedder | str | None, str], Embedder]
@@ -110,7 +110,7 @@ def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = mode
     check_target(translated, embedder)
     _check_effort(options.search_effort, translated)
     full = None
-    if options.reference not in (BUILD, POOL):
+    if names_store(options.reference):
         full = store_of(options.reference, verify=True)
     query_set = options.load_queries(translated, parent_field=options.parent_field, progress=context.progress)
     bridge = None
@@ -178,7 +178,7 @@ def _check_plan(inputs: AuditInputs) -> None:
     translated = inputs.translated
     # Nothing is read for it: arms of somebody's own are asked for their names before anything is embedded
     stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
-    unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.most_deep)
+    unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.pool_depth)
     choices = [choice for arms_of in own_arms() for choice in arms_of(unasked, Runs())]
     has_source = inputs.source is not None
     check_plan(
@@ -196,20 +196,15 @@ def _check_plan(inputs: AuditInputs) -> None:
 
 def _settings(options: AuditOptions, margin_from: str) -> Settings:
     """Return the options that stages read."""
-    most_deep = None
-    if options.is_pooled:
-        most_deep = options.most_deep
     return Settings(
         plan=options.plan,
         margin=options.margin,
         seed=options.seed,
-        resamples=options.resamples,
         stages=options.depths(),
         slices=options.slice,
-        most_deep=most_deep,
+        pool_depth=options.pool_depth(),
         search_effort=options.search_effort,
         margin_from=margin_from,
-        no_bm25=options.no_bm25,
         parent_field=options.parent_field,
         price=options.price,
     )
@@ -349,7 +344,7 @@ def _experiment(
             name: Searchable(store, keys[name], vectors[name], _share_embedded(name, inputs))
             for name, store in stores.items()
         },
-        ranks_words=inputs.translated.info.has_texts and not inputs.settings.no_bm25,
+        ranks_words=inputs.translated.info.has_texts,
         old_answers=source_model is not None and source_model.profile.kind != "file",
         same_ids=FULL in keys and keys[TRANSLATED].has_ids_of(keys[FULL]),
         progress=inputs.progress,

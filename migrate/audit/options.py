@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
-from migrate.steps.base import FORCE_REPORTS, argument, option, parameter
+from migrate.steps.base import FORCE_REPORTS, argument, option
 
 if TYPE_CHECKING:
     from migrate.steps.base import ModelLike, StoreLike
     from migrate.stitch.fitted import FittedStitch
 
-BUILD, POOL = "build", "pool"
-"""References that are no stores: every text is embedded now, or those of a pool."""
+BUILD = "build"
+"""The reference that embeds every text now."""
+
+POOL = "pool"
+"""The reference that embeds no more than the verdict needs; `pool:N` has at most N documents for a query."""
+
+_LARGEST_DEPTH = 200
+"""Documents that a pool has for a query at most where nothing is said."""
+
+_SMALLEST_DEPTH = 10
+"""A pool of fewer lacks documents of the first ten, by which the stores are compared."""
 
 _BEFORE: Mapping[str, Any] = {"section": "Before the migration"}
 _ARMS: Mapping[str, Any] = {"section": "Arms and verdict"}
@@ -40,16 +49,12 @@ class AuditOptions(JudgedOptions):
         default=POOL,
         metadata=option(
             "Full re-embed to compare with, `build` to embed every text now, or `pool` to embed no more than the "
-            "verdict needs.",
+            "verdict needs, at most N documents of STORE for a query.",
             "text",
-            metavar="STORE|build|pool",
+            metavar="STORE|build|pool[:N]",
         ),
     )
     _: KW_ONLY
-    pool_depth: int | None = field(
-        default=None,
-        metadata=parameter("Documents of STORE that a pool embeds for a query at most, from 10 on; None is for 200."),
-    )
     search_effort: int | None = field(
         default=None,
         metadata=option(
@@ -91,13 +96,6 @@ class AuditOptions(JudgedOptions):
             **_ARMS,
         ),
     )
-    no_bm25: bool = field(
-        default=False,
-        metadata=parameter(
-            "Leave the arms of words out of the report. That the full re-embed is not worse than BM25 is checked even "
-            "so."
-        ),
-    )
     parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
     slice: Sequence[str] = field(
         default=(),
@@ -114,7 +112,6 @@ class AuditOptions(JudgedOptions):
         default=False,
         metadata=FORCE_REPORTS,
     )
-    resamples: int = field(default=10_000, metadata=parameter("Resamples of the bootstrap."))
 
     def depths(self) -> Sequence[int] | None:
         """Return the depths of the two-stage arms, with that of the plan; none for `none`, None for the usual ones."""
@@ -127,12 +124,31 @@ class AuditOptions(JudgedOptions):
     @property
     def is_pooled(self) -> bool:
         """True where a pool stands for the full re-embed."""
-        return self.reference == POOL
+        return is_pool(self.reference)
 
-    @property
-    def most_deep(self) -> int:
-        """The documents of the translated store that a pool has for a query at most."""
-        return 200 if self.pool_depth is None else self.pool_depth
+    def pool_depth(self) -> int | None:
+        """Return the documents of the translated store that a pool has for a query at most; None without a pool."""
+        if not self.is_pooled:
+            return None
+        _, has_depth, depth = str(self.reference).partition(":")
+        if not has_depth:
+            return _LARGEST_DEPTH
+        if not _is_count(depth) or int(depth) < _SMALLEST_DEPTH:
+            raise UsageError(
+                f"--reference {self.reference}: {depth!r} is not a number of documents for a query, from "
+                f"{_SMALLEST_DEPTH} on; give one such as {POOL}:500"
+            )
+        return int(depth)
+
+
+def is_pool(reference: StoreLike) -> bool:
+    """Return True if `pool` or `pool:N` is named, rather than a store."""
+    return isinstance(reference, str) and reference.partition(":")[0] == POOL
+
+
+def names_store(reference: StoreLike) -> bool:
+    """Return True if a reference is a store, rather than to be embedded."""
+    return reference != BUILD and not is_pool(reference)
 
 
 def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
@@ -146,6 +162,11 @@ def _numbers(value: Any, flag: str, expectation: str) -> tuple[int, ...] | None:
     if value.strip().lower() == "none" and "none" in expectation:
         return ()
     numbers = [number.strip() for number in value.split(",")]
-    if not all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers):
+    if not all(_is_count(number) and int(number) for number in numbers):
         raise UsageError(f"{flag}: {value!r} is not a list of numbers of {expectation}")
     return tuple(int(number) for number in numbers)
+
+
+def _is_count(word: str) -> bool:
+    # isdigit() alone is True of superscripts, which int() refuses, and nothing here counts to a billion
+    return word.isascii() and word.isdigit() and len(word) < 10

@@ -296,7 +296,7 @@ class GrownPool:
         if self.is_settled:
             return None
         return (
-            "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost), a full re-embed does as far as "
+            "a deeper pool may settle it (`--reference pool:N`, `--max-cost`), a full re-embed does as far as "
             "the queries allow (`--reference build`)"
         )
 
@@ -402,7 +402,7 @@ def grow_pool(
     broke off embeds the rest. It fails where the first step costs more than may be spent.
     """
     settings = experiment.settings
-    most = settings.most_deep
+    most = settings.pool_depth
     if most is None:
         most = DEPTHS[-1]
     _check(experiment, embedder, most)
@@ -439,7 +439,7 @@ def _check(experiment: Experiment, embedder: Embedder, most: int) -> None:
         least = _FEWEST_UNJUDGED
         reason = ", as nothing is judged"
     if most < least:
-        raise UsageError(f"pool_depth={most} is too few documents a query; give {least} or more{reason}")
+        raise UsageError(f"--reference pool:{most} is too few documents a query; give pool:{least} or more{reason}")
     if not info.has_texts and needs_texts(embedder):
         raise StoreError(
             f"{info.location} has no texts to embed for a pool; {info.way_to_texts}, or name a file of vectors with "
@@ -642,7 +642,7 @@ def _may_serve(state: GrownPool) -> bool:
     is_open = settings.stages is None and experiment.query_set.is_judged and evidence.rules.floor is not None
     if not is_open or state.verdict.outcome is Outcome.SAFE or (experiment.pool_depth or _STAGES) >= _STAGES:
         return False
-    if (settings.most_deep or 0) < _STAGES or not experiment.stores[FULL].store.info.has_texts:
+    if (settings.pool_depth or 0) < _STAGES or not experiment.stores[FULL].store.info.has_texts:
         return False
     scores = {}
     for depth in depths_reached(experiment):
@@ -673,7 +673,7 @@ def _outside(
     temperature = None
     if not query_set.is_judged:
         temperature = agreement_temperature(experiment, run)
-    bootstrap = Bootstrap(seed=settings.seed, resamples=settings.resamples)
+    bootstrap = Bootstrap(seed=settings.seed)
     ratio, most = ratio_of_losses(run, recent, query_set, metric, temperature, bootstrap)
     tails = [ErrorTail.of(drawn) for drawn in errors]
     return Outside(unseen, tails, metric, position_of, ratio, most, temperature)

@@ -21,7 +21,7 @@ from migrate.audited.records import Comparison
 class Settings:
     """The parameters of an audit, by the names that `Audit` has for them.
 
-    `stages` are the depths of two-stage arms, none for no such arm, None for the usual ones. `most_deep` is how many
+    `stages` are the depths of two-stage arms, none for no such arm, None for the usual ones. `pool_depth` is how many
     documents of the translated store a pool has for a query at most, None without a pool. `search_effort` is what
     programs set in the place of the stored setting of a search, None for that.
     """
@@ -29,13 +29,11 @@ class Settings:
     plan: str
     margin: float
     seed: int
-    resamples: int
     stages: Sequence[int] | None
     slices: Sequence[str]
-    most_deep: int | None
+    pool_depth: int | None
     search_effort: int | None = None
     margin_from: str = ""
-    no_bm25: bool = False
     parent_field: str = PARENT_FIELD
     price: float | None = None
 
@@ -58,7 +56,7 @@ class Rules:
         floor = None
         if in_pool:
             floor = self.floor
-        return Bootstrap(self.query_set.grouping, self.settings.seed, self.settings.resamples, floor=floor)
+        return Bootstrap(self.query_set.grouping, self.settings.seed, floor=floor)
 
     def verdict(
         self, arm: Scores, full: Scores, stay: Scores | None = None, *, confidence: float = CONFIDENCE

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedStep
 from migrate.audit.options import AuditOptions
-from migrate.errors import UsageError
 from migrate.steps.base import RunContext, function
 
 if TYPE_CHECKING:
@@ -55,10 +54,7 @@ class Audit(AuditOptions, JudgedStep["AuditReport"]):
     def check(self) -> None:
         """Make sure that options go together, and that there is the device that is to compute."""
         self.check_queries(is_pooled=self.is_pooled)
-        if self.pool_depth is not None and not self.is_pooled:
-            raise UsageError("pool_depth goes with --reference pool; leave it out")
-        if self.pool_depth is not None and self.pool_depth < 10:
-            raise UsageError(f"pool_depth={self.pool_depth} is too low for a pool; give 10 or more")
+        self.pool_depth()
         self.depths()
 
     def open(self, context: RunContext | None = None) -> AuditJob:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.document import report_of
 from migrate.audit.locations import locations_of
-from migrate.audit.options import BUILD, POOL
+from migrate.audit.options import names_store
 from migrate.audit.step import Audit
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
@@ -48,11 +48,12 @@ def command(
     """Judge whether a translated STORE is safe to use."""
     paid = Spending(request.max_cost, is_agreed=yes)
     margin_from = MarginOptions(request.margin, accept_margin).origin
-    inputs_typed = (request.store, request.reference, request.queries_location, request.source)
-    read = [text_of(location) for location in inputs_typed]
     model = models_for(model, dry_run=dry_run)
     request.check()
-    reference = None if request.reference in (BUILD, POOL) else request.reference
+    reference = None
+    if names_store(request.reference):
+        reference = request.reference
+    read = [text_of(location) for location in (request.store, reference, request.queries_location, request.source)]
     refuse_missing(
         request.store,
         request.source,
@@ -68,8 +69,7 @@ def command(
         job = open_audit(request, context, partial(_load, model))
         inputs = _warned(request, job.inputs)
         locations = _locations_of(request, inputs, outputs)
-        reads = [location for location in read if location not in (BUILD, POOL)]
-        stop_if_dry(dry_run, reads=reads, writes=outputs.report, job=job, as_json=as_json)
+        stop_if_dry(dry_run, reads=read, writes=outputs.report, job=job, as_json=as_json)
         deal = _agreed(job, locations, paid, str(request.store))
         result = run_audit(inputs)
     rate = None if deal is None else deal.documents_per_s

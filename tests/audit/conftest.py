@@ -35,9 +35,3 @@ def told(capsys):
         return code, json.loads(out) if out.startswith("{") else None, err
 
     return tell
-
-
-@pytest.fixture
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)

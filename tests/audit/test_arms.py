@@ -135,7 +135,6 @@ def test_each_store_is_searched_once_and_words_are_ranked_once(stores):
 
 
 def test_what_is_skipped_has_a_reason_in_the_order_of_the_arms(stores):
-    report = audit(*stores, no_bm25=True)
-    names = ["stay", "bridge", "hybrid", "BM25", "two-stage", "together"]
-    assert list(report.skipped_arms) == names
-    assert [arm.name for arm in report.arms] == [FULL, "translated", "mean", "random"]
+    report = audit(*stores)
+    assert list(report.skipped_arms) == ["stay", "bridge", "two-stage", "together"]
+    assert [arm.name for arm in report.arms] == [FULL, "translated", "hybrid", "hybrid, full", "BM25", "mean", "random"]

@@ -59,7 +59,6 @@ def audit(reference, questions, new_model):
     """Audits the reference's own vectors, or those of another, in another place: only the bridge is looked at."""
 
     def audit_copy(full=reference, embedder=new_model, **options):
-        options = {"resamples": 200, "no_bm25": True, **options}
         return topics.audit(copy_store(full), full, questions, embedder, **options)
 
     return audit_copy

@@ -111,14 +111,6 @@ def server(good, moved, tmp_path, monkeypatch):
         yield running
 
 
-@pytest.fixture(autouse=True)
-def shallow(request, audit_fields):
-    """Makes pools no deeper than they need to be here, and leaves the arms of words out."""
-    params = getattr(request.node, "callspec", None)
-    pooled = params is not None and params.params.get("reference") == "pool"
-    audit_fields(no_bm25=True, pool_depth=20 if pooled else None)
-
-
 def judged(moved, good, reference):
     named = moved / "full" if reference == "full" else reference
     return ["audit", moved / "new", "--reference", named, "--judged", good.beir, "--two-stage", "none", "--json"]
@@ -129,7 +121,7 @@ def is_refused(answer):
     return code == 4 and report is None and "gives another vector for the text of" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("reference", ["pool", "full", "build"])
+@pytest.mark.parametrize("reference", ["pool:20", "full", "build"])
 def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(reference, good, moved, server, told):
     for _ in range(2):
         code, report, err = told(*judged(moved, good, reference))
@@ -142,7 +134,7 @@ def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(refe
     ("change", "reference"),
     [
         *((change, "pool") for change in [rotated, *MIXED]),
-        *((worse, reference) for reference in ("pool", "full", "build")),
+        *((worse, reference) for reference in ("pool:20", "full", "build")),
     ],
 )
 def test_no_verdict_rests_on_another_model(change, reference, good, moved, server, told):

@@ -55,7 +55,7 @@ def translated(tmp_path_factory):
 
 
 def judged(store, embedder, questions=QUESTIONS):
-    return audit(store, pool(10), questions, embedder, no_bm25=True, resamples=1_000)
+    return audit(store, pool(10), questions, embedder)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_a_forged_confidence_hides_no_choosers(filled, tmp_path):
 def test_a_reference_that_is_built_for_an_audit_accounts_for_no_true_vectors(filled, stranger, tmp_path):
     """Then the cache has every vector, and nobody chose them; what the store had before is of unknown origin still."""
     copied = bare_copy(filled[0], tmp_path, MANIFEST_NAME)
-    report = audit(copied, "build", QUESTIONS, stranger, no_bm25=True, resamples=1_000)
+    report = audit(copied, "build", QUESTIONS, stranger)
     assert report.verdict.outcome is not Outcome.SAFE
     assert any("true vectors of which nothing says who chose them" in doubt for doubt in report.examination.doubts)
 

@@ -10,7 +10,7 @@ from migrate.search.runs import Rankings, search
 from migrate.stores import open_store
 from migrate.vectors import Query
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
+pytestmark = pytest.mark.slow
 
 N_JUDGED = 120
 

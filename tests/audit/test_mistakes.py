@@ -26,7 +26,7 @@ from mistakes import (
     trusted,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
+pytestmark = pytest.mark.slow
 
 SAID_OF_QUESTIONS = {
     "five_queries_forty_times": (3, "5 queries are too few for a verdict"),
@@ -227,9 +227,8 @@ def test_honest_judgements_are_believed(of, name, audited, tmp_path, request):
     assert code == 1 if of == "poor" else report["verdict"]["retention"]["lower"] >= 0.9
 
 
-def test_the_right_pool_is_believed(good, audited, audit_fields):
-    audit_fields(pool_depth=20)
-    code, report, said = audited(good.by_pool())
+def test_the_right_pool_is_believed(good, audited):
+    code, report, said = audited(replace(good.by_pool(), reference="pool:20"))
     assert code in (0, 3) and is_believed(report), said
     assert "true vectors of the translated store agree with it" in str(report["reference"]["evidence"])
 
@@ -262,9 +261,3 @@ def test_a_spot_check_by_another_file_is_no_evidence(good, told, tmp_path):
     (reference / "lead-migrate.json").unlink()
     code, report, _ = told(*replace(good.right(), reference=reference, target=target).command(), "--json")
     assert code in (1, 3) and not report["reference"]["proven"]
-
-
-def test_an_option_of_a_pool_without_one_is_told(good, audited, audit_fields):
-    audit_fields(pool_depth=50)
-    code, report, said = audited(good.right())
-    assert code == 2 and report is None and "pool_depth goes with --reference pool" in said

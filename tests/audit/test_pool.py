@@ -1,6 +1,7 @@
 """The pool in the place of a full re-embed: what it guarantees, what it embeds, when it stops, what it refuses."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -288,12 +289,14 @@ def test_what_the_last_documents_took_is_counted_by_ranks_with_and_without_them(
     assert loss == pytest.approx(taken)
 
 
-def unjudged_pool(store, query_set=UNJUDGED, **options):
-    asked = topics.asked(store, by_pool(20), query_set, TARGET, **{"no_bm25": True, **options})
+def unjudged_pool(store, query_set=UNJUDGED, with_words=False, **options):
+    """A pool of what the vectors find; with words, BM25 finds some more."""
+    asked = topics.asked(store, by_pool(20), query_set, TARGET, **options)
     inputs = asked.open().inputs
     prepared = prepare_audit(inputs)
-    runs = search_stores(prepared.experiment, for_pool=True)
-    return grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder)
+    experiment = replace(prepared.experiment, ranks_words=with_words)
+    runs = search_stores(experiment, for_pool=True)
+    return grow_pool(experiment, runs, prepared.costs, inputs.embedder)
 
 
 def telling(steps):
@@ -327,7 +330,7 @@ def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, 
 @pytest.mark.parametrize(("scale", "outcome"), [(0.0, Outcome.SAFE), (2.0, Outcome.NOT_SAFE)])
 def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, reference, tmp_path):
     store = moved(tmp_path / "store", scale)
-    full, pooled = (audit(store, by, UNJUDGED, no_bm25=True, margin=0.8) for by in (reference, by_pool()))
+    full, pooled = (audit(store, by, UNJUDGED, margin=0.8) for by in (reference, by_pool()))
     assert (full.verdict.outcome, pooled.verdict.outcome) == (outcome, outcome)
     assert pooled.verdict.scale.provisional and pooled.pool.documents < COUNT
     assert pooled.pool.steps[0].depth == 20
@@ -344,7 +347,7 @@ def audits_of(true, translated, depth, query_set, tmp_path):
         make_store(tmp_path / name, documents=DOCUMENTS, vectors=vectors, manifest=manifest)
         for name, vectors, manifest in (("store", translated, MANIFEST), ("full", true, None))
     )
-    return [audit(store, by, query_set, embedder=Rows(true), no_bm25=by is not full) for by in (full, by_pool(depth))]
+    return [audit(store, by, query_set, embedder=Rows(true)) for by in (full, by_pool(depth))]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1])
@@ -370,7 +373,7 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
     rng = np.random.default_rng(0)
     hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
     wanted = [int(doc[1:]) for docs in QRELS.values() for doc, grade in docs.items() if grade]
-    true, translated = VECTORS.copy(), VECTORS + np.float32(0.7) * rng.normal(size=VECTORS.shape).astype(np.float32)
+    true, translated = VECTORS.copy(), VECTORS + np.float32(0.73) * rng.normal(size=VECTORS.shape).astype(np.float32)
     true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
     full, pooled = audits_of(true, translated, 10, QUERY_SET, tmp_path)
@@ -404,7 +407,7 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
     query_set = QuerySet(QUERIES, qrels, "chunks")
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
-    pooled = audit(store, by_pool(10), query_set, embedder=counting, no_bm25=True)
+    pooled = audit(store, by_pool(10), query_set, embedder=counting)
     assert pooled.pool.documents < COUNT and pooled.data.n_documents == full.data.n_documents == 1_000
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
@@ -413,7 +416,7 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
 
 def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
     source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
-    evidence = unjudged_pool(far, no_bm25=False, source=source, source_model=SOURCE).evidence
+    evidence = unjudged_pool(far, with_words=True, source=source, source_model=SOURCE).evidence
     runs = evidence.runs
     for run in (runs.by_store[STAY], runs.bm25, fuse(evidence.experiment, runs.by_store[TRANSLATED], runs.bm25)):
         assert np.isfinite(true_scores_of(evidence, run.run)).all()
@@ -431,8 +434,8 @@ def test_a_query_is_not_answered_by_its_own_document(tmp_path):
 @pytest.mark.parametrize(
     ("depth", "query_set", "options", "error", "words"),
     [
-        (1, QUERY_SET, {}, UsageError, "1 is too few documents a query; give 2 or more"),
-        (10, UNJUDGED, {}, UsageError, r"pool_depth=10 is too few documents a query; give 20 or more, as nothing is"),
+        (1, QUERY_SET, {}, UsageError, "pool:1:"),
+        (10, UNJUDGED, {}, UsageError, "pool:20 or more, as nothing is"),
         (None, QUERY_SET, {"source_model": TARGET}, StoreError, "is the audited store itself"),
         (None, QUERY_SET, {"embedder": ManyTopics(seed=5)}, StoreError, "was not translated for"),
     ],
@@ -448,13 +451,13 @@ def test_what_no_pool_can_do_is_refused_before_it_is_paid_for(depth, query_set, 
 def test_what_a_deeper_pool_may_settle_without_judgements_is_said(tmp_path):
     """Between what is certain of agreement and what it may be lies the limit: at some margin it has to."""
     store = moved(tmp_path / "store", 0.3)
-    bounds = audit(store, by_pool(20), UNJUDGED, no_bm25=True).verdict.retention
+    bounds = audit(store, by_pool(20), UNJUDGED).verdict.retention
     pool = unjudged_pool(store)
     within = pool.evidence.scores(pool.evidence.runs.by_store[TRANSLATED].run)
     most = Bootstrap(resamples=500).retention(within, np.ones(len(within)))
     assert bounds.lower < most.lower, "the floor costs something"
     margin = 1 - LOSS_AT_MOST * (1 - (bounds.lower + most.lower) / 2)  # the limit of SAFE is between
-    report = audit(store, by_pool(20), UNJUDGED, no_bm25=True, margin=margin)
+    report = audit(store, by_pool(20), UNJUDGED, margin=margin)
     assert report.verdict.outcome is Outcome.INCONCLUSIVE
     assert "a deeper pool may settle it" in report.verdict.sentence
     assert "which SAFE needs at least, lies within the bounds" in report.verdict.sentence
@@ -472,7 +475,7 @@ def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
 @pytest.mark.parametrize("scale", [0.3, 1.0])
 def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
     translated = moved(tmp_path / "translated", scale)
-    full, pooled = (audit(translated, by, resamples=2_000) for by in (reference, by_pool()))
+    full, pooled = (audit(translated, by) for by in (reference, by_pool()))
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.retention.upper >= full.verdict.retention.upper - 1e-9
     for name in (TRANSLATED, BM25, HYBRID):
@@ -503,14 +506,14 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     assert steps[0].queries == len(QUERIES) > steps[1].queries
     before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
-    assert "a deeper pool may settle it (pool_depth of migrate.audit, --max-cost)" in before.verdict.sentence
+    assert "a deeper pool may settle it (`--reference pool:N`, `--max-cost`)" in before.verdict.sentence
 
 
 @judged_or_not
 @pytest.mark.parametrize("stages", [(), (20,), (200,)])
 def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
     steps = []
-    options = {"no_bm25": True, "two_stage": stages, "margin": 0.5}
+    options = {"two_stage": stages, "margin": 0.5}
     audit(near, by_pool(200), query_set, context=telling(steps), **options)
     embedded = sum(step.documents for step in steps if step.queries == len(QUERIES))
     expected = list(expected_documents(near, query_set, 0, stages=stages, seed=0))
@@ -566,7 +569,7 @@ def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
 
 @judged_or_not
 def test_two_stages_are_exact_in_a_pool(query_set, far):
-    report = audit(far, by_pool(), query_set, two_stage=(7, 20, 40), no_bm25=True)
+    report = audit(far, by_pool(), query_set, two_stage=(7, 20, 40))
     assert report.pool.documents < COUNT
     asked, true = ASKED.astype(float), VECTORS.astype(float)
     order = np.argsort(-(asked @ far.get(np.arange(COUNT)).vectors.astype(float).T), axis=1)
@@ -590,7 +593,7 @@ def test_documents_that_tie_are_those_of_the_pool(tmp_path):
     translated = np.repeat(VECTORS[::100], 100, axis=0)
     full = make_store(tmp_path / "full", documents=documents, vectors=VECTORS)
     store = make_store(tmp_path / "store", documents=documents, vectors=translated, manifest=MANIFEST)
-    options = {"embedder": Rows(np.vstack([VECTORS[:1], VECTORS[::-1]])), "two_stage": (20, 30), "no_bm25": True}
+    options = {"embedder": Rows(np.vstack([VECTORS[:1], VECTORS[::-1]])), "two_stage": (20, 30)}
     one, other = (audit(store, by, QuerySet(QUERIES, qrels, "ties"), **options) for by in (full, by_pool(30)))
     assert not other.pool.is_exact
     assert (one.arm("two-stage 20").scores["nDCG@10"] == other.arm("two-stage 20").scores["nDCG@10"]).all()
@@ -611,13 +614,13 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
     by = {}
     for keeps in (False, True):
         embedder = CachedEmbedder(TARGET, tmp_path / f"{keeps}.sqlite", keeps=keeps)
-        by[keeps] = audit(far, by_pool(), embedder=embedder, two_stage=None, no_bm25=True)
+        by[keeps] = audit(far, by_pool(), embedder=embedder, two_stage=None)
         assert by[keeps].verdict.outcome is not Outcome.SAFE
     assert by[False].family["two-stage 20"].lower < 0.95 and "two-stage 50" not in by[False].family
     last = by[True].pool.steps[-1]
     assert (last.depth, last.queries) == (50, len(QUERIES))
     assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
-    named = audit(far, by_pool(), embedder=embedder, two_stage=(20,), no_bm25=True)
+    named = audit(far, by_pool(), embedder=embedder, two_stage=(20,))
     assert (50, len(QUERIES)) not in [(step.depth, step.queries) for step in named.pool.steps], "others are asked for"
     safe = audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
     assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
@@ -626,7 +629,7 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
 def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     report = audit(far, by_pool(10), two_stage=(10, 50))
     assert list(report.family) == ["two-stage 10"]
-    need = "needs the first 50 documents of every query, of which the pool has 10: pool_depth=50 of migrate.audit"
+    need = "needs the first 50 documents of every query, of which the pool has 10: `--reference pool:50`"
     line = f"left out: two-stage 50 {need}"
     assert line in report.examination.caveats
     assert f"caveat: {line}" in audit_summary(report_of(report)).replace("\n  ", " ")
@@ -746,7 +749,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     source = open_store(tmp_path / "source")
     migrate.translate(source, migrate.fit(source, target, kind="ridge", sample=80), tmp_path / "new")
     query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
-    options = {"embedder": target, "resamples": 1_000, "margin": 0.9, "no_bm25": True}
+    options = {"embedder": target, "margin": 0.9}
     pooled = audit(open_store(tmp_path / "new"), by_pool(), query_set, **options)
     reembed_store(source, target, tmp_path / "reference")
     full = audit(open_store(tmp_path / "new"), open_store(tmp_path / "reference"), query_set, **options)

@@ -10,7 +10,7 @@ from migrate.audit.query_set import QuerySet
 from migrate.audit.rules import Rules, Settings
 from migrate.vectors import Query
 
-SETTINGS = Settings(plan="translated", margin=0.95, seed=0, resamples=20_000, stages=None, slices=(), most_deep=None)
+SETTINGS = Settings(plan="translated", margin=0.95, seed=0, stages=None, slices=(), pool_depth=None)
 
 
 def rules_of(count, floor=None):

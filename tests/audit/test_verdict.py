@@ -43,12 +43,12 @@ def test_scores_are_of_judgements_and_the_margin_is_95_percent_where_nothing_els
 
 def test_the_floor_of_a_pool_is_under_the_scores_in_it_alone():
     queries = [Query(f"q{number}", f"text {number}") for number in range(120)]
-    settings = Settings(plan="x", margin=0.95, seed=4, resamples=500, stages=(), slices=(), most_deep=None)
+    settings = Settings(plan="x", margin=0.95, seed=4, stages=(), slices=(), pool_depth=None)
     arm, full = make(120, loss=0.01, noise=0.02)
     floor = Floor(full * 0.9, full * 0.8)
     query_set = QuerySet(queries, {query.id: {"d": 1} for query in queries}, "x")
     rules = Rules(query_set, settings, 1_000, floor=floor)
-    pooled, plain = Bootstrap(seed=4, resamples=500, floor=floor), Bootstrap(seed=4, resamples=500)
+    pooled, plain = Bootstrap(seed=4, floor=floor), Bootstrap(seed=4)
     assert rules.verdict(arm, full).retention == pooled.retention(arm, full) != plain.retention(arm, full)
     assert rules.bootstrap().retention(arm, full) == plain.retention(arm, full)
     arms = {name: ArmResult(name, "", {"nDCG@10": scores}, 0.0) for name, scores in ((TRANSLATED, arm), (FULL, full))}

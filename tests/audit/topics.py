@@ -94,13 +94,15 @@ def noisy(scale):
 
 def pool(depth=None, **options):
     """The options of an audit by a pool."""
-    return {"reference": "pool", "pool_depth": depth, **options}
+    if depth is None:
+        return {"reference": "pool", **options}
+    return {"reference": f"pool:{depth}", **options}
 
 
 def asked(translated, reference, questions=QUESTIONS, embedder=TARGET, **options):
     """An audit that is still to be done."""
     by = reference if isinstance(reference, dict) else {"reference": reference}
-    return Audit(translated, judged=questions, target=embedder, **{"resamples": 500, "two_stage": (), **by, **options})
+    return Audit(translated, judged=questions, target=embedder, **{"two_stage": (), **by, **options})
 
 
 def audit(*arguments, context=None, **options):

@@ -88,12 +88,6 @@ def server(monkeypatch):
         yield running
 
 
-@pytest.fixture
-def without_words(audit_fields):
-    """Leaves the arms of words out of what audits report."""
-    audit_fields(no_bm25=True)
-
-
 @pytest.fixture(scope="session")
 def migrated(source_folder, beir, lead_migrate, tmp_path_factory):
     """A folder with a `store`, `judged` queries, a `stitch` of 60 pairs to tfidf:24, and `new`, which it translates."""

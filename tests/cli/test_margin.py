@@ -49,9 +49,7 @@ def test_only_what_is_typed_confirms(project, monkeypatch, lead_migrate):
 
 
 @pytest.mark.slow
-def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
-    here, project, without_words, monkeypatch, lead_migrate
-):
+def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(here, project, monkeypatch, lead_migrate):
     def caveats(options):
         return lead_migrate(f"{audit} --json {options}", code=JUDGED).document["verdict"]["caveats"]
 
@@ -71,7 +69,7 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(
 
 
 @pytest.mark.slow
-def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, without_words, lead_migrate):
+def test_a_run_from_a_file_is_not_said_again_as_one_that_was_typed(store, judged, project, lead_migrate):
     project.write_text("[tool.lead-migrate]\nmargin = 0.8\n")
     command = "run store --reference pool --target tfidf:24 --judged judged --sample 60 --kind ridge -o out -q --json"
     remark = f"the margin of 0.8 is from {project}"

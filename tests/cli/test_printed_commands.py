@@ -14,7 +14,7 @@ from stores_tools import make_store
 from migrate.stores import open_store
 from migrate.vectors import Document
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
+pytestmark = pytest.mark.slow
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
 STAGES = "audit new --reference pool --judged judged --plan two-stage-149 --margin 0.7"

@@ -13,7 +13,7 @@ from migrate.errors import VectorError
 from migrate.stores import open_store
 from migrate.vectors import Query
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_words")]
+pytestmark = pytest.mark.slow
 
 JUDGED = (0, 1, 3)
 TARGET = "--target file:vectors.npz"

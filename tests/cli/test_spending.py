@@ -60,9 +60,8 @@ def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, s
 
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
-def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, audit_fields, lead_migrate):
+def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, lead_migrate):
     """But to prove the model."""
-    audit_fields(no_bm25=True)
     lead_migrate(f"{TEXTS} --target {SHORT} --view openai:tiny")
     lead_migrate("translate store stitch -o new")
     Path("cache/lead-migrate/embeddings.sqlite").unlink()

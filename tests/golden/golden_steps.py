@@ -1,11 +1,9 @@
 """The commands, in the order in which somebody would give them."""
 
 import csv
-import inspect
 import json
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import golden_data
 import golden_kinds
@@ -110,19 +108,12 @@ def serve(recorder, old):
     recorder.look("15 backfill", kind.opened("filled"))
 
 
-def _fields(**values):
-    """Fields of an audit that no option stands for."""
-    from migrate.audit.step import Audit
-
-    return mock.patch.dict(inspect.unwrap(Audit.__init__).__kwdefaults__, values)
-
-
 def audit(recorder, old, new):
     """Verdicts by both kinds of reference."""
     words = ("audit", new, "--source", old, "--judged", "beir", *TARGET, "--margin", "0.7", *QUIET)
     recorder.run("16 audit, build", *words, "--reference", "build", "--report", "build.json", of_json=VERDICT)
-    with _fields(pool_depth=10):
-        recorder.run("17 audit, pool", *words, "--report", "pool.json", of_json=VERDICT)
+    pool = ("--reference", "pool:10", "--report", "pool.json")
+    recorder.run("17 audit, pool", *words, *pool, of_json=VERDICT)
     if not Path("build.json").is_file():
         return
     arms = json.loads(Path("build.json").read_text(encoding="utf-8"))["arms"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from migrate.audit.options import names_store
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
@@ -20,9 +21,6 @@ from migrate.report.terminal import as_text
 from migrate.steps.base import RunContext
 from migrate.stores import open_store
 
-EMBEDDED_NOW = ("build", "pool")
-"""References of `audit` that are no stores, and hold no vectors to train on."""
-
 
 def command(
     request: LabelOptions,
@@ -38,7 +36,7 @@ def command(
     store = request.store
     reference = request.reference
     outside = request.outside
-    if reference in EMBEDDED_NOW:
+    if not names_store(reference):
         raise UsageError(
             f"--labels needs a full re-embed to train on, and --reference is {reference}; give a store, such as "
             "`reembed` writes"
