@@ -8,6 +8,7 @@ import faiss
 import numpy as np
 import pytest
 import sync_tools
+from faiss_tools import empty_index
 from topics import (
     DIM,
     DOCUMENTS,
@@ -59,7 +60,7 @@ def indexed(folder, kind="IVF75,Flat", *, embedder=TARGET, documents=None, **set
     store = make_store(folder, embedder, **options, metric="l2", manifest=manifest)
     flat = faiss.read_index(str(folder / "index.faiss"))
     vectors = flat.reconstruct_n(0, flat.ntotal)
-    index = faiss.index_factory(store.info.dim, kind, faiss.METRIC_L2)
+    index = empty_index(kind, store.info.dim)
     index.train(vectors)
     index.add(vectors)
     for name, value in settings.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+from faiss_tools import empty_index
 from topics import (
     DOCUMENTS,
     OF_TARGET,
@@ -349,7 +350,7 @@ def test_half_of_what_is_embedded_again_are_rows_that_equal_translated_ones(tmp_
 def test_a_reference_in_shorter_codes_is_a_lower_standard(tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
     make_store(tmp_path / "coded")
-    index = faiss.index_factory(8, "PQ4x4", faiss.METRIC_INNER_PRODUCT)
+    index = empty_index("PQ4x4", 8, faiss.METRIC_INNER_PRODUCT)
     vectors = TARGET.embed_documents(DOCUMENTS)
     index.train(vectors)
     index.add(vectors)

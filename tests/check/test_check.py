@@ -1,6 +1,7 @@
 import faiss
 import numpy as np
 import pytest
+from faiss_tools import empty_index
 
 import migrate
 from migrate.check import Cause, check_store
@@ -97,7 +98,7 @@ def test_a_bad_vector_is_an_error_that_names_its_document(make_store, trees, vec
 
 
 def coded_store(make_store, texts, rows, kind, name):
-    index = faiss.index_factory(rows.shape[1], kind)
+    index = empty_index(kind, rows.shape[1])
     index.train(rows)
     index.add(rows)
     folder = make_store(texts, rows, name=name).folder

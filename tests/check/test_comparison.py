@@ -3,6 +3,7 @@
 import faiss
 import numpy as np
 import pytest
+from faiss_tools import empty_index
 from scipy.stats import binomtest, ortho_group
 
 from migrate.check.comparison import share_of
@@ -28,7 +29,7 @@ def spread():
     ("PQ6x4", 0.07, True), ("PCA24,SQ8", 0.07, True),
 ])  # fmt: skip
 def test_the_kind_of_the_index_sets_the_tolerance(factory, allowed, loose, spread, tmp_path):
-    index = faiss.index_factory(48, factory)
+    index = empty_index(factory, 48)
     index.train(spread)
     index.add(spread)
     faiss.write_index(index, str(tmp_path / "index.faiss"))

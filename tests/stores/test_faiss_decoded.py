@@ -14,7 +14,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
-from faiss_tools import COUNT, DIM, read, save
+from faiss_tools import COUNT, DIM, empty_index, read, save
 from hostile_jobs import put_in_place_of
 
 from migrate.errors import StoreError, UnsupportedStoreError
@@ -27,7 +27,7 @@ LABELS = np.random.default_rng(5).permutation(COUNT) * 3 - 50
 
 
 def train(factory, vectors, labels=None, metric=faiss.METRIC_L2):
-    index = faiss.index_factory(vectors.shape[1], factory, metric)
+    index = empty_index(factory, vectors.shape[1], metric)
     index.train(np.tile(vectors, (2, 1)))
     index.add(vectors) if labels is None else index.add_with_ids(vectors, labels)
     return index

@@ -3,12 +3,11 @@
 import configparser
 from pathlib import Path
 
-import faiss
 import mkdocs_hooks
 import numpy as np
 import pytest
 from faiss_support import SUPPORT, render_table
-from faiss_tools import read, rewrite, save
+from faiss_tools import empty_index, read, rewrite, save
 
 from migrate.errors import UnsupportedStoreError
 from migrate.stores import open_store, registry
@@ -27,21 +26,8 @@ def originals():
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def trained_parts(index):
-    """An index, and those inside of it that are trained too."""
-    yield index
-    yield faiss.try_extract_index_ivf(index)
-    inner = faiss.downcast_index(index.index) if hasattr(index, "chain") else index
-    yield inner
-    for part in (getattr(inner, "base_index", None), getattr(inner, "storage", None)):
-        yield part and faiss.downcast_index(part)
-
-
 def build(factory, rows):
-    index = faiss.index_factory(DIM, factory, faiss.METRIC_L2)
-    for part in trained_parts(index):
-        if hasattr(part, "do_polysemous_training"):
-            part.do_polysemous_training = False
+    index = empty_index(factory, DIM)
     index.train(rows)
     if factory.startswith("IDMap"):
         index.add_with_ids(rows, np.arange(len(rows))[::-1].astype(np.int64))
