@@ -100,6 +100,7 @@ def try_hypotheses(
     loose = compared.match.claim.tolerance.loose
     doubtful = np.flatnonzero(~compared.agreeing)
     least_share = 0.0
+    # Through codes single documents agree or not by chance, whatever made them, so none is settled yet
     if loose:
         doubtful = np.arange(len(compared))
         least_share = _MOST_PROBES

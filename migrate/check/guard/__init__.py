@@ -75,6 +75,7 @@ class Guard:
             if self._raises:
                 raise
             _LOG.warning("%s", error)
+        # Not reached where the model was refused, so that its next call is checked too
         self._until_check = self._every - 1
 
 
