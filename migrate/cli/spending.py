@@ -51,6 +51,7 @@ class Spending:
         self._estimates: dict[MeteredEmbedder, Estimate] = {}
         self._is_finished = False
         if (context := click.get_current_context(silent=True)) is not None:
+            # Also where the command ends by an error or Ctrl-C: what was paid for has to be told then too
             context.call_on_close(self._break_off)
 
     def weigh(
@@ -121,6 +122,7 @@ class Spending:
         if self.is_agreed:
             return
         beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(max_cost)})"
+        # Nobody answers a script: click would end it as if it had been interrupted, without a word on the costs
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
         with bar_hidden():
@@ -172,6 +174,7 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
     """Return a lookup of documents in the embedding cache; None if there is none, or it would load a model."""
     path = model.cache_file
+    # An estimate must not load weights or make a cache
     if not profile.is_api or path is None or not path.is_file():
         return None
     embedder = load_model(model, spec)
@@ -181,7 +184,7 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
 
 
 def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:
-    """The stitch of `folder`, whose views that may cost money go by the command's cache and server."""
+    """Return a stitch whose views that may cost money go by the command's cache and server."""
     reader = fitted.reader
     if reader is None:
         return fitted

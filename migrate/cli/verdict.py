@@ -67,6 +67,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
 def source_model_of(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
     """The model that was named, or the one that the store says it was built with, where that can be had."""
     recorded = store.info.recorded_model
+    # The arm `stay` is an extra: a file that only the maker of the store has must not stop a command for it
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())
