@@ -59,6 +59,7 @@ def chunk_documents(
 def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
     ids: set[str] = set()
     stream = iter(documents)
+    # A counter takes many texts at once; 256 is arbitrary, and bounds what is in memory
     while block := list(islice(stream, 256)):
         for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
             _add_id(document.id, ids)
