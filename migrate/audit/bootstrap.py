@@ -25,7 +25,7 @@ from migrate.audit.bounds import (
 from migrate.audit.measures import Scores
 
 FLOOR_SHARE: Final = 0.2
-"""Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
+"""Share of the error of an upper bound, 0-1, that is for the floor where there is one; the rest is for queries."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from migrate.outcome import Outcome as Outcome
 from migrate.outcome import decide as decide
 
 CONFIDENCE: Final = 0.95
-"""Of one bound alone."""
+"""Confidence of one bound alone."""
 
 RESAMPLES: Final = 10_000
 

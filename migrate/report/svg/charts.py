@@ -48,7 +48,7 @@ _MOST_MARKS = 40
 """Points of a line up to which each has a mark to point at."""
 
 _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own"}
-"""Of points: classes of the page, and what they mean."""
+"""Classes of points on the page, and what they mean."""
 
 
 @dataclass(frozen=True, slots=True)

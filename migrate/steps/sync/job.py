@@ -42,7 +42,7 @@ from migrate.work.outputs import rows_left, settle, write_store
 COMMAND: Final = "sync"
 
 _LEAST_KEPT: Final = 0.5
-"""Of the new store's documents; of another corpus it has next to none."""
+"""Share of the new store's documents, 0-1, that the old one must still have; of another corpus it has next to none."""
 
 
 @dataclass(frozen=True, slots=True)
