@@ -289,6 +289,7 @@ _KINDS: dict[str, Any] = {
     "sample": _sample,
     "share": FiniteRange(0, 1, min_open=True),
     "pace": _pace,
+    # The largest seed that scikit-learn takes
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000),
     "usd": usd,

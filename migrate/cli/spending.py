@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
+_AGREED_ROOM = 1.1
+"""Factor of what was agreed to that may be spent, besides what the counter may be off by: a tenth more."""
+
+
 class Spending:
     """The estimates of one command, the question about them, and what it did spend.
 
@@ -105,8 +109,7 @@ class Spending:
         if self.max_cost is not None and usd > self.max_cost:
             self._ask(usd, self.max_cost)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
-            # Besides what the counter may be off by, it may cost a tenth more
-            self.cap_usd = sum(most) * 1.1
+            self.cap_usd = sum(most) * _AGREED_ROOM
             # Of a plan that runs already
             for cap in caps:
                 cap.cap_usd = self.cap_usd

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
+# 2 is what click ends with where a command is mistyped
 EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 

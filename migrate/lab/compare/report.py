@@ -89,6 +89,7 @@ def csv_files(comparison: StoresComparison) -> Iterator[tuple[str, str]]:
         for end, several in _ends(local)
         for document in several
     ]
+    # Four columns stand before the neighbours
     nearest = max((len(row) for row in documents), default=4) - 4
     head = ["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))]
     yield "dimensions", _csv([head, *documents])

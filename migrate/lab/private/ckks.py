@@ -26,6 +26,7 @@ from migrate.vectors import Vectors
 DEGREE = 8192
 PRIMES = (60, 45, 60)
 """Bits of the moduli: 165 of the 218 that leave 128 bits of security at this degree (Albrecht et al. 2018)."""
+# The bits of the middle modulus: dividing by it brings a product back to the scale of its factors
 SCALE = 2.0**45
 BLOCK = 128
 GROUP = DEGREE // BLOCK
@@ -34,6 +35,7 @@ LARGEST = 2.0**13
 """What a value of the result may be at most: beyond twice that, it would not fit into the modulus that is left."""
 
 _STEP = DEGREE // 2 // BLOCK
+# With 8 giant steps: no other powers of two whose product is 128 take fewer turns
 _BABY = 16
 _STRIP_BYTES = 1 << 30
 

@@ -19,6 +19,7 @@ from migrate.stitch.scores import score_predictions
 from migrate.vectors import Vectors, unit_rows
 
 RIDGE = "ridge"
+# The unbiased estimate of HSIC divides by n - 3
 FEWEST = 4
 
 
