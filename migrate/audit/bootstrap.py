@@ -138,7 +138,7 @@ class Bootstrap:
         An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
         query leave open, NOT SAFE where it is as far below; that mean is taken as normal.
         """
-        # Where this has a mean of 0 the store is at the margin
+        # Where this has a mean of 0 the store is at the margin.
         # What a group has is what it adds
         above = self.grouping.rows(arm - margin * full)
         if len(above) < 2 or not full.any():

@@ -226,7 +226,7 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
         code, message = _ending(error, program)
         _complain(message)
         if isinstance(error, DocumentQueriesError):
-            # The next command
+            # Below the error, where a reader looks for what to do: the same command with other queries
             for line in getattr(error, "__notes__", ()):
                 complain(line)
         # The error has been told; that CI shows it too is an extra

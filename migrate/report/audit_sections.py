@@ -299,7 +299,7 @@ def _query_names(audit: ReportedAudit) -> list[str]:
 def _query_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = _scores(audit)
-    # Of both kinds, gains too: judgements that favour the new store show there
+    # Of both kinds, gains too: judgements that favour the new store show there.
     # No more than a hundred: a page of ten thousand queries has to open as one of three hundred does
     order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(audit)

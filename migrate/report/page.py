@@ -62,7 +62,7 @@ def _add(parent: Element, content: Content) -> None:
 
 def html(*content: Content) -> str:
     """Return the markup of elements."""
-    # As HTML, where XML would close an empty <script/> in a way that browsers do not read
+    # As HTML, where XML would close an empty <script/> in a way that browsers do not read.
     # One element has to hold the pieces, as only a tree is written; its own tags are cut off again
     markup = tostring(element("body", *content), encoding="unicode", method="html")
     # ElementTree escapes `<` and `&`, and writes control characters as they are

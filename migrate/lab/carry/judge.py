@@ -116,7 +116,7 @@ class Judge:
             # Centred fold by fold, as the map of each fold has an offset of its own
             carried[held_out] = (old - old.mean(axis=0)) @ affine.matrix
             true[held_out] = new - new.mean(axis=0)
-        # The Bayesian bootstrap: weights in the place of draws, so that each label keeps some documents in all of them
+        # The Bayesian bootstrap: weights in the place of draws, so that each label keeps some documents in all of them.
         # Normalised, exponential weights are those of Rubin; 20 of 400 lie beyond either bound
         weights = np.random.default_rng(self._seed).exponential(size=(400, len(true)))
         # The first row is the estimate, of the documents as they are

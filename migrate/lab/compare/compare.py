@@ -280,6 +280,7 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
 
 def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Batch, NDArray[np.int64]]:
     """Return the vectors and the rows in the order of `shared`; the store has all of them."""
+    # An id that a store has twice is read where it comes first
     distinct, first = np.unique(keys, return_index=True)
     rows = first[np.searchsorted(distinct, shared)].astype(np.int64)
     batch = store.get(rows)

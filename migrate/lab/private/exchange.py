@@ -213,7 +213,6 @@ def _sphere(ciphertext: Path, answer: CiphertextFacts, dim: int) -> Sphere:
 
 
 def _paths(folder: Path, group: int, blocks: Sequence[int]) -> list[Path]:
-    # With zeros before, so that the order of the names is that of the vectors
     return [folder / f"{group:07}-{block:03}.seal" for block in blocks]
 
 

@@ -120,7 +120,7 @@ class Budget:
         self, ranked: Iterable[DocumentRow], tokens: int, most: float, tally: Tally
     ) -> Iterator[DocumentRow]:
         stream = iter(ranked)
-        # The ranking is lazy: texts are read no further than the budget goes
+        # The ranking is lazy: texts are read no further than the budget goes.
         # 256 is arbitrary: up to so many texts are read beyond the budget, and so many are counted in one call
         while block := list(islice(stream, 256)):
             sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
