@@ -25,7 +25,7 @@ from migrate.audit.bounds import (
 from migrate.audit.measures import Scores
 
 FLOOR_SHARE: Final = 0.2
-"""Of the error of an upper bound, 0-1, the share that is for the floor where there is one; the rest is for queries."""
+"""Share of the error of an upper bound, 0-1, that is for the floor where there is one; the rest is for queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ class Bootstrap:
         An audit of n queries says SAFE where the mean of arm - margin * full is above what n queries and the worst-case
         query leave open, NOT SAFE where it is as far below; that mean is taken as normal.
         """
-        # Where this has a mean of 0 the store is at the margin
+        # Where this has a mean of 0 the store is at the margin.
         # What a group has is what it adds
         above = self.grouping.rows(arm - margin * full)
         if len(above) < 2 or not full.any():

@@ -17,6 +17,7 @@ from migrate.errors import InputError
 from migrate.outcome import FEWEST_DOCUMENTS, FEWEST_QUERIES, Bounds, Outcome, decide_within
 from migrate.reading import expect, read_table
 
+# null stands for a bound without limit, as JSON has no infinite numbers
 _BOUNDS: Final = {"estimate": float | None, "lower": float, "upper": float | None}
 _VERDICT: Final = {
     "outcome": Outcome,
@@ -80,6 +81,7 @@ def _contradictions(report: Mapping[str, Any]) -> Iterator[str]:
     expect(verdict, {measured: _BOUNDS})
     yield from _impossible(verdict)
     yield from _not_borne(verdict["outcome"], verdict[measured], report)
+    # The store alone has its bounds in the verdict; those of the family hold for several arms at once
     if plan["name"] == TRANSLATED:
         if plan["outcome"] != verdict["outcome"]:
             yield f"the verdict is {verdict['outcome']}"
@@ -97,6 +99,7 @@ def _impossible(verdict: Mapping[str, Any]) -> Iterator[str]:
         yield f"a margin of {margin}"
     if not 0 <= not_safe_below <= safe_from <= 1 or safe_from < margin:
         yield f"SAFE from {safe_from} and NOT SAFE below {not_safe_below} by a margin of {margin}"
+    # `switch` refuses what is provisional: an edited flag would let it take agreement for judged quality
     if verdict["provisional"] != (verdict["measured"] == AGREEMENT):
         yield f"it rests on {verdict['measured']}"
     if not 0 <= verdict["groups"] <= verdict["queries"]:
@@ -112,10 +115,12 @@ def _not_borne(
     estimate = lower if bounds["estimate"] is None else bounds["estimate"]
     if not (isfinite(lower) and 0 <= lower <= estimate <= upper):
         yield f"{estimate} between the bounds {lower} and {upper}"
-    if outcome == Outcome.INCONCLUSIVE:  # nothing is decided by it
+    # Nothing is decided by it, and any doubt can lead to it, whatever the numbers are
+    if outcome == Outcome.INCONCLUSIVE:
         return
     if verdict["groups"] < FEWEST_QUERIES:
         yield f"{verdict['groups']:,} independent queries, where a verdict needs {FEWEST_QUERIES}"
+    # By the function that the audit decides with: a second rule here could part from it
     limits = {name: verdict[name] for name in ("safe_from", "not_safe_below")}
     shown = decide_within(Bounds(estimate, lower, upper), **limits)
     # Against staying the translated store alone is tested, not the other arms

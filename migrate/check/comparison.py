@@ -103,6 +103,7 @@ def reembedded(sample: Sample, match: Match) -> Reembedded:
 
 def _crossed(match: Match) -> NDArray[np.float32]:
     """Return the cosine of each stored vector with new ones of at most 256 other texts; NaN for its own, (n, m)."""
+    # Not all: with `--sample all` the cosines of every pair of documents would not fit into memory
     partners = spread(match.count, 256)
     product: NDArray[np.float32] = unit_rows(match.claim.vectors) @ unit_rows(match.vectors[partners]).T
     product[partners, np.arange(len(partners))] = np.nan
@@ -130,6 +131,7 @@ def draw(store: Store, size: int, seed: int) -> tuple[Sample, Claim]:
 
     They are others than a fit draws with the same seed: in a translated store those have true vectors.
     """
+    # With the seed itself the sample would be that of a fit, which has true vectors in a translated store
     own_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
     sample = draw_sample(store, size, strategy="random", seed=own_seed)
     batch = store.get(sample.rows)

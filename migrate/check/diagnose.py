@@ -22,9 +22,11 @@ from migrate.vectors import Document, Progress, Vectors, unit_rows
 _PROBES = 4
 """Documents that a way of embedding is tried on first."""
 
+# Of four probes it takes all, which a way that is no better passes once in 16 times
 _MOST_PROBES = 0.875
 """Share of these, 0-1, that have to be nearer in a loose comparison, where half are by chance."""
 
+# With ten ways to try, one check in a thousand at most then finds a cause that is none
 _BY_CHANCE = 1e-4
 """A chance below which a way that is nearer in a loose comparison is not so by luck."""
 
@@ -100,6 +102,7 @@ def try_hypotheses(
     loose = compared.match.claim.tolerance.loose
     doubtful = np.flatnonzero(~compared.agreeing)
     least_share = 0.0
+    # Through codes single documents agree or not by chance, whatever made them, so none is settled yet
     if loose:
         doubtful = np.arange(len(compared))
         least_share = _MOST_PROBES

@@ -167,4 +167,5 @@ def read_finding(store: Store) -> Found:
 
 def _finding_path(store: Store) -> Path:
     location = absolute_location(store.info.location)
+    # A location may be longer than a file's name can be, and has slashes in it
     return cache_folder() / "checks" / f"{hashlib.sha256(location.encode()).hexdigest()[:32]}.json"

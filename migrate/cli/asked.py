@@ -67,7 +67,9 @@ def _digest_of(context: click.Context) -> str:
     asked = {
         "command": context.command_path.partition(" ")[2],
         "version": __version__,
+        # Relative paths mean other files elsewhere
         "folder": os.getcwd(),  # noqa: PTH109 - a name, of which nothing is opened
+        # One model name is another model on another server
         "servers": {variable: url for variable, url in os.environ.items() if variable.endswith("_BASE_URL")},
         "parameters": params,
         "read": {text: [_state_of(text), _changed_at(text)] for text in read},
@@ -123,6 +125,7 @@ def _files_in(path: Path) -> dict[str, list[int]]:
         return {"": [status.st_size, status.st_mtime_ns]}
     states = {}
     for folder, folders, names in os.walk(path):
+        # In place, which is how `os.walk` is told what not to enter
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             file = Path(folder, name)

@@ -67,6 +67,7 @@ def command(
     target = targets[0]
     store = str(request.store)
     read = (store, request.audit)
+    # `--report` named the audit to read in earlier versions: with `--force` the old spelling would overwrite it
     _refuse_audits(outputs)
     outputs.refuse(*local_paths(*read), endings=(".json", ".html"), force=force)
     with progress_bar() as progress:
@@ -167,6 +168,7 @@ def _source_model(store: Store, spec: str | None, model: ModelOptions) -> Embedd
     """The model of the store, unless its provider has switched it off."""
     recorded = store.info.recorded_model
     if spec is None and recorded is not None:
+        # A model that is switched off answers no query: its error would end a choice that can do without it
         entry = facts_of(recorded.spec, recorded.revision)
         if entry is not None and entry.lifecycle.is_off(today()):
             return None

@@ -118,6 +118,7 @@ def _agreed(job: AuditJob, locations: Locations, paid: Spending, store: str) -> 
     deal = None
     if is_built and not inputs.builds_reference and locations.has_texts and not is_small:
         deal = paid.weigh(job, inputs.translated, "the audit", arguments, seed=inputs.settings.seed)
+    # With a reference that is there only queries are embedded, which is worth no line where they cost nothing
     if is_built or any(model.meter is not None for model in job.models):
         paid.agree(job, progress=inputs.progress)
     job.cap.cap_usd = paid.cap_usd

@@ -26,6 +26,7 @@ def find_configuration(folder: Path) -> Path | None:
     """The first pyproject.toml with a table `[tool.lead-migrate]`, in `folder` or above it."""
     for parent in (folder, *folder.parents):
         path = parent / NAME
+        # The nearest one with our table: in a monorepo a package has a pyproject.toml of its own
         if path.is_file() and _table(path) is not None:
             return path
     return None
@@ -51,6 +52,7 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     for name, values in by_command.items():
         _refuse_unknown_options(path, values, set(allowed[name]), name)
     repeated = {flag for options in allowed.values() for flag, option in options.items() if option.multiple}
+    # A list means nothing to a command that takes the option once, and would be refused there
     lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
     default_map: dict[str, Any] = {}
     for name, options in allowed.items():
@@ -59,6 +61,7 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
         for group in groups:
             defaults = defaults.setdefault(group, {})
         taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
+        # The table of a command comes second, and so before what all commands share
         values = {flag: value for flag, value in shared.items() if flag in taken} | by_command.get(name, {})
         defaults[command] = {
             str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def models_for(model: ModelOptions, *, dry_run: bool) -> ModelOptions:
     """Return the options of models; those of a dry run make no cache where there is none."""
     path = model.cache_file
+    # To open a cache is to make its file
     if dry_run and path is not None and not path.is_file():
         return replace(model, cache="none")
     return model
@@ -65,6 +66,7 @@ def stop_if_dry(
         written = "; ".join(paths["writes"]) or "nothing but what is embedded, into the cache"
         show("\n".join([f"to read: {'; '.join(paths['reads'])}", *sentences, f"to write: {written}"]))
     advise("nothing was embedded, paid for or written; leave out --dry-run to do it")
+    # Not a return: the command that is stopped has further lines to go, and click ends with 0 here
     raise click.exceptions.Exit
 
 

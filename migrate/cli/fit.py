@@ -127,9 +127,11 @@ def _fit(job: FitJob, output: Path | str, paid: Spending, *, force: bool) -> Fit
 
 def _finished(request: Fit, inputs: FitInputs, output: Path | str) -> FittedStitch:
     """Return the stitch that the same fit has left before; a UsageError where it is of another one."""
+    # A stitch that cannot be read is not the one of this fit, and is in the way like any other file
     with suppress(InputError):
         fitted = load_stitch(output)
         if inputs.store.info.has_texts:
+            # Before its identity is asked for: a model that is made from the texts, such as tfidf, has none yet
             inputs.embedder.fit(inputs.store.documents())
         if fitted.manifest.stitch.request == request_of(request, inputs):
             with output_lock(Path(output)):  # one that a killed run has left goes with it

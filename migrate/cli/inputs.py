@@ -82,6 +82,7 @@ def _file_aside() -> Path | None:
         return None
     key = f"{__name__}.aside"
     if key not in context.meta:
+        # The folder ends with the command, also where that fails
         context.meta[key] = Path(context.with_resource(TemporaryDirectory(prefix="lead-migrate-")))
     folder: Path = context.meta[key]
     return folder / "embeddings.sqlite"

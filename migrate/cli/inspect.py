@@ -29,6 +29,7 @@ def command(request: Inspect, as_json: bool) -> None:
 
 def _show_store(store: str, document: dict[str, Any]) -> None:
     content = {key: value for key, value in document.items() if key not in ("schema_version", "kind")}
+    # The next step says it, with what helps
     content["notes"] = [note for note in document["notes"] if not note.startswith(NO_TEXTS)]
     rows = []
     for name, value in content.items():

@@ -60,6 +60,7 @@ class _LazyGroup(click.Group):
         added = [name for name in self.list_commands(ctx) if name not in SUMMARIES]
         width = max(map(len, self.list_commands(ctx)))
         for title, names in {**SECTIONS, "Other": added}.items():
+            # Each section alone would have a first column of its own width
             rows = [(f"{n:<{width}}", SUMMARIES.get(n) or _load(n).get_short_help_str()) for n in names]
             if rows:
                 with formatter.section(title):
@@ -144,6 +145,7 @@ def _load(name: str) -> click.Command:
     except UsageError as error:
         return _unavailable(name, str(error))
     if (extra := missing_extra(point)) is not None:
+        # It is still loaded, so that its --help can be read
         command.short_help = f"lacks a package: pip install '{extra}'"
     return command
 
@@ -193,11 +195,13 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> NoReturn:
     """Run the command line and exit; `program` is what the user typed to start it."""
+    # First of all: a file that is opened before takes the number of a stream that is missing
     open_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
     logging.lastResort = Log(logging.WARNING)
     limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
     code = run(arguments, program=program)
+    # Before Python does it at exit, where a full disk or a closed pipe would turn the exit code into 120
     close_streams()
     sys.exit(code)
 
@@ -205,7 +209,9 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> N
 def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Run the command line; returns the exit code. Commands return theirs, or None for 0."""
     try:
+        # Not standalone: click would print and exit by itself, with codes that are outcomes here
         code = cli.main(arguments, prog_name=program, standalone_mode=False)
+    # Without arguments, click has the whole help as the message of an error
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
@@ -220,7 +226,7 @@ def run(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> in
         code, message = _ending(error, program)
         _complain(message)
         if isinstance(error, DocumentQueriesError):
-            # The next command
+            # Below the error, where a reader looks for what to do: the same command with other queries
             for line in getattr(error, "__notes__", ()):
                 complain(line)
         # The error has been told; that CI shows it too is an extra

@@ -280,6 +280,7 @@ def target_words(
         return flags
     folders = [path.parent for location in beside if (path := path_in(str(location))) is not None]
     for path in (*(folder / str(file_of(model)) for folder in folders), _noted_file(model)):
+        # It may have been moved or deleted since it was noted
         if path is not None and path.is_file():
             return ["--target", f"file:{path}"]
     advise(f"file:PATH: where {file_of(model)} is, which is not in this folder")
@@ -308,6 +309,7 @@ def _noted_file(model: ModelIdentity) -> Path | None:
 
 
 def _file_note(model: ModelIdentity) -> Path:
+    # By the hash of the file: two files of one name are two models
     return cache_folder() / "files" / f"{model.revision}.txt"
 
 
@@ -350,6 +352,7 @@ def name_of(store: Store) -> str:
 
 
 def _as_file_name(name: str) -> str:
+    # A dash at its start would make an option of it
     return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 

@@ -89,6 +89,7 @@ class _Place(click.types.StringParamType):
 class _Spec(click.types.StringParamType):
     """A model, whose prefixes may have blanks in them: in the environment there is one alone."""
 
+    # Click would split a variable at its blanks
     envvar_list_splitter = "\n"
 
 
@@ -210,6 +211,7 @@ class _Command(click.Command):
             is_shown = isinstance(param, click.Option) and param not in left_out
             if is_shown and (record := param.get_help_record(ctx)):
                 sections.setdefault(section or _NO_SECTION, []).append(record)
+        # Taken out and put back, which moves it to the end
         sections[GENERAL] = sections.pop(GENERAL)
         longest = max(len(names) for rows in sections.values() for names, _ in rows)
         # What click gives the first column at most
@@ -249,6 +251,7 @@ def usd(value: object) -> float:
         amount = float(str(value).strip().removeprefix("$").replace(",", ""))
     except ValueError:
         amount = math.nan
+    # Asked in this way NaN fails too, which is not below 0 either
     if not (amount >= 0 and math.isfinite(amount)):
         raise click.BadParameter(f"{value!r} is not an amount of dollars; give one such as $50")
     return amount
@@ -286,6 +289,7 @@ _KINDS: dict[str, Any] = {
     "sample": _sample,
     "share": FiniteRange(0, 1, min_open=True),
     "pace": _pace,
+    # The largest seed that scikit-learn takes
     "seed": click.IntRange(0, 2**32 - 1),
     "price": FiniteRange(0, 1_000_000),
     "usd": usd,
@@ -341,6 +345,7 @@ def record(
             return command(**{argument: kind(**values, **settings)}, **arguments)
 
         wrapped: Callable[..., Any] = with_record
+        # Decorators are applied from the inside, and click lists their options from the outside
         for it in reversed(typed):
             wrapped = declared(it.name, it.metadata, it.default, section=section)(wrapped)
         return wrapped
@@ -357,6 +362,7 @@ def done_by(reference: str) -> Decorator:
     def replace_declaration(declaration: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(declaration)
         def work(**arguments: Any) -> Any:
+            # Imported now and not above, as `--help` has to be fast and a light installation to work
             return resolve_name(reference)(**arguments)
 
         return work
@@ -450,6 +456,7 @@ class MarginOptions:
     accept_margin: float | None = field(default=None, metadata=_ACCEPT_MARGIN)
 
     def __post_init__(self) -> None:
+        # On the command line alone: in a file, the confirmation would stand beside the margin for good
         typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
         if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
             origin = f" (from {self.origin})" if self.origin else ""
@@ -577,6 +584,7 @@ def verdict_options(step: type[Any]) -> Decorator:
     shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, quiet)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        # From the inside, so that the help has them in this order
         for decorator in reversed(shared):
             command = decorator(command)
         return command

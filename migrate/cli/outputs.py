@@ -60,5 +60,6 @@ def show_to_github(suite: Suite) -> None:
     for line in annotation_lines(suite):
         complain(line)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        # Other commands of the same step may have written to it
         with output_errors(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(for_markup(suite.markdown) + "\n")

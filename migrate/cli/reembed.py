@@ -50,12 +50,14 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
     with progress_bar() as progress:
         opened = open_store(store, verify=True)
         warn_of_place(opened, output_of(output).path)
+        # Each text is asked for once, so a file for the answers would only cost disk
         loaded = load_model(model, str(request.target), seed=request.seed, asks_again=False)
         stop_if_same("reembed", opened, loaded, as_json=as_json)
         job = reembed_job(request, opened, loaded, RunContext(progress=progress))
         warn_of_store(opened, job.embedder, seed=request.seed)
         stop_if_dry(dry_run, reads=[store], writes=[output], job=job, as_json=as_json)
         paid.agree(job, progress=progress)
+        # Again, now that it may cost something: without a manifest only embedding some texts tells
         stop_if_same("reembed", opened, job.embedder, paid=paid, as_json=as_json)
         done = job.execute()
     paid.finish()

@@ -12,6 +12,7 @@ from migrate.cli.verdict import show_report
 
 def command(file: Path, outputs: Outputs, force: bool, as_json: bool, verbose: bool) -> int:
     """Show an audit again from the JSON report in FILE."""
+    # `--report` must not name the report that is read
     outputs.refuse(file, force=force)
     report = load_report(file)
     code = show_report(report, outputs, page=outputs.first(".html"), as_json=as_json, verbose=verbose, force=force)

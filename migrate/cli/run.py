@@ -89,6 +89,7 @@ def command(
         questions = work.questions_of(inputs, query_set)
         if work.leaves_nothing(inputs, questions):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
+        # After the queries, as other ones need another audit, but before anything is weighed or paid for
         finished = work.finished_run(request, work.configuration_of(inputs, questions), inputs.store)
         if old is None:
             advise("no --source-model: the audit cannot say whether staying would be better")

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from migrate.vectors import Progress
 
 
+_AGREED_ROOM = 1.1
+"""Factor of what was agreed to that may be spent, besides what the counter may be off by: a tenth more."""
+
+
 class Spending:
     """The estimates of one command, the question about them, and what it did spend.
 
@@ -51,6 +55,7 @@ class Spending:
         self._estimates: dict[MeteredEmbedder, Estimate] = {}
         self._is_finished = False
         if (context := click.get_current_context(silent=True)) is not None:
+            # Also where the command ends by an error or Ctrl-C: what was paid for has to be told then too
             context.call_on_close(self._break_off)
 
     def weigh(
@@ -104,8 +109,7 @@ class Spending:
         if self.max_cost is not None and usd > self.max_cost:
             self._ask(usd, self.max_cost)
             most = ((estimate.usd or 0) * (1 + meter.counter.error) for meter, estimate in self._estimates.items())
-            # Besides what the counter may be off by, it may cost a tenth more
-            self.cap_usd = sum(most) * 1.1
+            self.cap_usd = sum(most) * _AGREED_ROOM
             # Of a plan that runs already
             for cap in caps:
                 cap.cap_usd = self.cap_usd
@@ -121,6 +125,7 @@ class Spending:
         if self.is_agreed:
             return
         beyond = f"this would cost {dollars(usd)}, more than --max-cost ({dollars(max_cost)})"
+        # Nobody answers a script: click would end it as if it had been interrupted, without a word on the costs
         if not sys.stdin.isatty():
             raise SpendingError(f"{beyond}; raise --max-cost, or agree with --yes")
         with bar_hidden():
@@ -172,6 +177,7 @@ def warn_of_old_prices(profiles: Iterable[Profile]) -> None:
 def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLookup | None:
     """Return a lookup of documents in the embedding cache; None if there is none, or it would load a model."""
     path = model.cache_file
+    # An estimate must not load weights or make a cache
     if not profile.is_api or path is None or not path.is_file():
         return None
     embedder = load_model(model, spec)
@@ -181,7 +187,7 @@ def cached_texts(model: ModelOptions, spec: str, profile: Profile) -> CacheLooku
 
 
 def with_views(fitted: FittedStitch, model: ModelOptions) -> FittedStitch:
-    """The stitch of `folder`, whose views that may cost money go by the command's cache and server."""
+    """Return a stitch whose views that may cost money go by the command's cache and server."""
     reader = fitted.reader
     if reader is None:
         return fitted

@@ -286,6 +286,7 @@ def _tqdm(stage: str, done: int, total: int | None, *, every_s: float, **options
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0  # no thread looks on
+    # By default tqdm makes a lock of `multiprocessing`, and with it the choice of how later processes start
     tqdm.set_lock(RLock())
     # The rate is a mean of minutes, as a candidate or a batch may take one.
     return tqdm(
@@ -304,6 +305,7 @@ def bar_hidden() -> Iterator[None]:
     try:
         yield
     finally:
+        # Drawn again even after an error: what is told next goes below it
         hidden.refresh()
 
 

@@ -126,6 +126,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         if named is not None or request.reembed is not None:
             target = load_model_of_stitch(fitted, folder, named, model)
         job = translate_job(request, opened, fitted, target, context)
+        # Elsewhere the work finds that out before it writes anything, and a dry run does none
         if dry_run:
             job.check_source()
         written = request.output if request.into is None else output.display_name

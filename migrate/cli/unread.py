@@ -78,7 +78,9 @@ def offer_hold_out(query_set: QuerySet, store: Store, embedder: Embedder) -> Non
     Of a small store a pool takes nearly all; that is a full re-embed then, which needs no judge.
     """
     count = len(query_set.distinct)
-    is_many = count >= 100  # worth being divided into those that choose and those that judge
+    # Fewer are not worth being divided into those that choose and those that judge
+    is_many = count >= 100
+    # Half as many queries make bounds wider by the root of two
     if is_kept(embedder) and is_many and store.info.count > DEPTHS[0] * count:
         advise(
             f"these {count:,} queries choose what the pool embeds, so they will not judge a store that is filled "

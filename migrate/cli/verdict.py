@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
+# 2 is what click ends with where a command is mistyped
 EXIT_CODES = {"SAFE": 0, "NOT SAFE": 1, "INCONCLUSIVE": 3}
 
 
@@ -67,6 +68,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
 def source_model_of(store: Store, spec: str | None, model: ModelOptions) -> Embedder | None:
     """The model that was named, or the one that the store says it was built with, where that can be had."""
     recorded = store.info.recorded_model
+    # The arm `stay` is an extra: a file that only the maker of the store has must not stop a command for it
     if spec is None and (recorded is None or is_out_of_sight(recorded)):
         return None
     return load_model_of(store, spec, "--source-model", model.for_source())

@@ -135,6 +135,7 @@ def audit(request: Audit, output: Path, yes: bool, model: ModelOptions, dry_run:
     _tell(collections)
     model = models_for(model, dry_run=dry_run)
     first = collections.members[0]
+    # One stitch made all the new collections, so that the model of the first is that of all
     target = load_model_of(open_store(new_location(new, first)), cast("str | None", request.target), "--target", model)
     with progress_bar() as progress:
         source_model = source_model_of(first.store, cast("str | None", request.source_model), model)
@@ -143,6 +144,7 @@ def audit(request: Audit, output: Path, yes: bool, model: ModelOptions, dry_run:
         plan = plan_audits(step, collections, new, output, context)
         models = plan.models()
         stop_if_dry(dry_run, reads=[new, request.source], writes=[output], models=models, as_json=as_json)
+        # One question for all audits, and one cap below
         paid.agree_on(models, progress=progress)
         context.cap.cap_usd = paid.cap_usd
         rows = list(plan.done.values())

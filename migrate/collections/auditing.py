@@ -132,6 +132,7 @@ def run_audits(plan: AuditPlan) -> Iterator[AuditedCollection]:
             continue
         folder = plan.folder / member.file_name
         _write_report(folder, report)
+        # After each audit: a run that is killed has the finished ones behind it
         digests[member.name] = audit.digest
         with atomic_file(plan.folder / _INPUTS, force=True) as unfinished:
             write_json(unfinished, digests)
@@ -147,6 +148,7 @@ def _together(models: Sequence[PlannedModel]) -> PlannedModel:
         models[0].role,
         documents=lambda: chain.from_iterable(model.documents() for model in models),
         queries=list(queries.values()),
+        # Each audit lets the model prove itself
         again=sum(model.again for model in models),
     )
 
@@ -156,7 +158,8 @@ def _without_audit(member: Collection, translated: Store) -> AuditedCollection |
     count = member.store.info.count
     if is_all_true(translated):
         return AuditedCollection(member.name, count, "SAFE", "nothing to judge: all vectors are true ones", 0)
-    if count < FEWEST_DOCUMENTS:  # `fit` embeds all of these but blank texts
+    # `fit` embeds all of these but blank texts
+    if count < FEWEST_DOCUMENTS:
         sentence = (
             f"{count:,} documents are too few to find anything SAFE, which takes {FEWEST_DOCUMENTS}, and not all have "
             "true vectors, as some texts are blank: let `reembed` embed them"
@@ -174,6 +177,7 @@ def _queries_for(request: Audit, member: Collection, translated: Store, progress
     if query_set.qrels is None:
         return query_set
     own_ids = set(member.store.ids(range(member.store.info.count)))
+    # Judgements name a document so where two collections use its id
     prefix = f"{member.name}#"
     qrels = {}
     for query_id, grades in query_set.qrels.items():
@@ -193,6 +197,7 @@ def _digest_of(step: Audit, old: Store, new: Store, queries: QuerySet) -> str:
             "stores": [old.snapshot().fingerprint, new.snapshot().fingerprint],
             "queries": [[query.id, query.text] for query in queries.queries],
             "qrels": queries.qrels,
+            # Whatever else changes what an audit finds belongs here, or an old report would stand for a new question
             "options": [step.margin, step.plan, str(step.reference), step.seed, step.two_stage, step.search_effort],
         }
     )
@@ -249,6 +254,7 @@ def _write_report(folder: Path, report: AuditReport) -> None:
 
 def worst_exit_code(rows: Sequence[AuditedCollection]) -> int:
     """Return the worst exit code of some collections."""
+    # Not the greatest number: INCONCLUSIVE is 3, and NOT SAFE, which is worse, is 1
     return max((row.exit_code for row in rows), key=_WORST_LAST.index)
 
 

@@ -66,9 +66,11 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
     def execute(self) -> dict[str, FittedStitch]:
         """Embed the samples, fit on all pairs, and return the stitch as it is for each collection."""
         members = self.collections.members
-        for member in members:  # before anything is paid for
+        # Before anything is paid for
+        for member in members:
             for batch in member.store.scan():
                 check_vectors(batch.ids, batch.vectors, source=member.location)
+        # From the texts of all: a model that is made from texts, such as tfidf, is one model for all collections then
         self.embedder.fit(chain.from_iterable(it.store.documents() for it in members if it.store.info.has_texts))
         samples = [(member.store, self.samples[member.name]) for member in members]
         embedded = embed_all_pairs(
@@ -88,6 +90,7 @@ class CollectionsFitJob(Job[dict[str, "FittedStitch"]]):
     def _fit(self, pairs: Mapping[str, Pairs]) -> FittedStitch:
         """Fit on the pairs of all collections."""
         together = Pairs(
+            # Two collections may use one id
             tuple(f"{name}#{doc_id}" for name, own_pairs in pairs.items() for doc_id in own_pairs.ids),
             np.concatenate([own_pairs.source for own_pairs in pairs.values()]),
             np.concatenate([own_pairs.target for own_pairs in pairs.values()]),
@@ -198,6 +201,7 @@ def share_out(counts: Sequence[int], size: int) -> list[int]:
     counted = 0
     for number, count in enumerate(beyond):
         counted += count
+        # The sum so far is rounded, not each share, so that no document is lost to rounding
         up_to_here = min(remaining, total) * counted // max(total, 1)
         shares[number] += up_to_here - drawn
         drawn = up_to_here

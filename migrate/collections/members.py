@@ -190,6 +190,7 @@ def _aliased(driver: Driver, names: Iterable[str]) -> set[str]:
     if not driver.is_server:
         return set()
     identities = {name: driver.identity(name) for name in names}
+    # Under its own name and under the alias a collection would be moved twice
     return {identity for name, identity in identities.items() if identity != name}
 
 
@@ -229,6 +230,7 @@ def differing(location: str, template: str, values: Mapping[str, Any], sizes: Ma
     for name, value in values.items():
         counts[value] += sizes[name]
     common = [value for value, _ in counts.most_common(2)]
+    # Neither is the rule that the other is an exception to
     if len(common) == 2 and counts[common[0]] == counts[common[1]]:
         named = {value: next(name for name in values if values[name] == value) for value in common}
         described = " and ".join(f"{name} is {template.format(value)}" for value, name in named.items())

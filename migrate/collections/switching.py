@@ -47,6 +47,7 @@ def switch_collections(
         Switch(it.location, new_location(new, it), audit=_report_of(it, reports), unproven=unproven)
         for it in collections.members
     ]
+    # All of them before the first is switched: one that is refused would leave half of a program's collections behind
     for step in steps:
         step.open()
     for step in steps:
@@ -84,11 +85,13 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
     # The folder is switched as a whole, so the collections that were not moved come along as they are
     pairs += [(store, store) for store in _unmoved(collections)]
     new_dim = pairs[0][1].info.dim
+    # `force`: a run that was killed before the switch may have left it
     with atomic_folder(folder, force=True) as unfinished:
         for old, store in pairs:
             # An empty collection may have no dimension of its own
             dim = store.info.dim if store.info.count else new_dim
             _write_into(unfinished, old, store, dim=dim)
+        # On the disk before its name means anything to a program
         sync_tree(unfinished)
     drivers = [_driver_of(old) for old, _ in pairs]
     files = {file for driver in drivers for file in driver.files()}
@@ -96,6 +99,7 @@ def _switch_folder(collections: Collections, new: str, reports: Path | None, *, 
 
     def check() -> None:
         for old, _ in pairs:
+            # To write the whole folder takes long, and whatever is added to the old one meanwhile would be lost
             if not old.is_as_opened():
                 raise StoreError(f"{old.info.location}: the store changed while it was compared; nothing was switched")
 

@@ -112,11 +112,14 @@ def _finished(member: Collection, fitted: FittedStitch, location: str) -> Transl
         manifest = open_store(location).info.manifest
     except StoreError:
         return None
+    # The same rows by the same stitch give the same store, so that nothing else has to be compared
     expected = {"source rows": member.store.snapshot().rows_sha256, **(fitted.manifest.stitch.files or {})}
     if manifest is None or manifest.inputs != expected:
         return None
     if manifest.store.content is None:
-        note_content(location)  # a run that was killed may not have come to it
+        # A run that was killed may not have come to it
+        note_content(location)
+    # The run that made it was killed between its last file and its lock
     clear_lock(Path(location))
     counts = manifest.counts
     return TranslatedCollection(member.name, location, counts["documents"], counts["true vectors"], earlier=True)

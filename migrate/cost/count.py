@@ -104,6 +104,7 @@ def _not_counted(block: Sequence[Text], index: HashIndex, count: TextCount, *, o
 
 
 def _hashes(texts: Sequence[Text]) -> Hashes:
+    # 8 bytes: among ten million texts two have one hash with a chance of 3 in a million, and would be counted once
     return np.frombuffer(b"".join(text_digest(text.text)[:8] for text in texts), np.int64)
 
 

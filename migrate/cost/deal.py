@@ -26,9 +26,11 @@ _SMALL_USD = 1
 _SMALL_MINUTES = 60
 """A full re-embed up to this costs less than an hour of anybody's thoughts about it."""
 
+# The first four only warm the model up, so that eight are timed
 _FEWEST_TIMED = 12
 """Texts that a rate is measured by at least."""
 
+# Of so many, drawn at random, the share in the cache is off by at most 2.2 points (95 %)
 _LOOKED_UP = 2_000
 """Documents that say how much of a store is in the cache, as a look-up of all would read the whole store."""
 
@@ -39,6 +41,7 @@ PROOF_DOCUMENTS = 20 * PROOF_QUERIES
 
 def is_small(usd: float | None, minutes: float | None) -> bool:
     """Return whether a full re-embed costs less than an hour of anybody's thoughts about it."""
+    # What nobody knows may cost anything
     if usd is None and minutes is None:
         return False
     is_cheap = usd is None or usd <= _SMALL_USD

@@ -51,6 +51,7 @@ class SpendingCap:
             profile = embedder.profile.at_price(price)
             metered = embedder
             meter = None
+            # None is of a model of which nobody knows whether it costs money, so its tokens are counted
             if profile.is_paid is not False:
                 metered, meter = put_meter(embedder, profile.counter, profile.price_usd_per_mtok, self)
             # Both are kept alive, so that no other object gets their ids
@@ -150,6 +151,7 @@ class MeteredEmbedder(WrappedEmbedder):
         """
         with self.cap.lock:
             totals = np.cumsum(counts).tolist()
+            # Totals only rise, so those within the cap are the first ones
             fits = sum(map(self._is_within, totals))
             if not fits:
                 raise self._beyond_cap(int(counts[0]))

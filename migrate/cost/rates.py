@@ -118,6 +118,7 @@ def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = Fal
 
     `again` is past any cache.
     """
+    # What the cache is given without a word on its choice counts as chosen by queries that nobody can name
     embedder = with_choosers(embedder, ())
     embed = embedder.embed_documents
     if again:
@@ -127,5 +128,6 @@ def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = Fal
     timed = texts[_WARM_UP:] or texts
     started = time.perf_counter()
     embed(timed)
+    # A coarse clock can measure nothing for a few short texts
     elapsed = max(time.perf_counter() - started, 1e-9)
     return Rate(60 * len(timed) / elapsed, None, f"as measured here on {len(timed)} documents")

@@ -181,6 +181,7 @@ def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
 def full_job(inputs: RunInputs) -> ReembedJob:
     """Return the full re-embed that is made where nothing would be left to judge."""
     require_texts(inputs.store, inputs.embedder)
+    # A log chooses documents, and here all of them are embedded
     full = step_like(Reembed, inputs.options, output=inputs.options.folder / FULL, query_log=None)
     return reembed_job(full, inputs.store, inputs.embedder, inputs.context)
 
@@ -300,6 +301,7 @@ class RunJob(Job[Migration]):
         )
         with opened as (steps, force):
             fitted = self._fitted(steps, force=force)
+            # A run that goes on finds the stitch in the folder, so this one translates by what lies there too
             saved = load_stitch(folder / STITCH)
             translation = self._translated(steps, saved, force=force)
             if not is_pooled(options) and steps.finished(REFERENCE) is None:
@@ -317,6 +319,7 @@ class RunJob(Job[Migration]):
                 output_facts = steps.finished(name)
                 if output_facts is not None:
                     outputs[name] = output_facts
+            # Last: the record says that everything else is there
             note_finished(folder, self.made_from, {**outputs, REPORT: {}, PAGE: {}}, force=force)
         return Migration(fitted or saved, translation, report, result)
 

@@ -174,6 +174,7 @@ def agreement_rows(audit: ReportedAudit) -> list[list[str]]:
     rows = [[arm.name, *(figure_or_dash(arm.means.get(measure), ".3f") for measure in measures)] for arm in audit.arms]
     # Without the full re-embed all of these columns are empty
     shown = filled_columns([["against the full re-embed", *measures], *rows])
+    # `judged@10` alone tells nothing of the full re-embed
     if not set(shown[0][1:]) - {"judged@10"}:
         return []
     return shown

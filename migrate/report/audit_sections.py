@@ -267,6 +267,7 @@ def _first_hit(hits: Sequence[Hit]) -> str:
 
 
 def _hit(hit: Hit) -> Content:
+    # A grade of 0 is a judgement too, and says that the document is of no use
     if not hit.grade:
         return [element("code", hit.doc_id), f" {hit.text}"]
     return [element("code", hit.doc_id), " ", element("span", "relevant", class_="good"), f" {hit.text}"]
@@ -298,7 +299,8 @@ def _query_names(audit: ReportedAudit) -> list[str]:
 def _query_rows(audit: ReportedAudit) -> list[list[str]]:
     """Return a head, and the queries whose score is furthest from that of the full re-embed."""
     full, translated = _scores(audit)
-    # Of both kinds, gains too: judgements that favour the new store show there
+    # Of both kinds, gains too: judgements that favour the new store show there.
+    # No more than a hundred: a page of ten thousand queries has to open as one of three hundred does
     order = np.argsort(-np.abs(translated - full), kind="stable")[:100]
     names = _query_names(audit)
     return [
@@ -360,6 +362,7 @@ def _arms_chart(audit: ReportedAudit) -> IntervalChart:
     rows = [
         interval(arm.name, retention_of(audit, arm.name, arm.against), audit.verdict, marked=arm.name == TRANSLATED)
         for arm in audit.arms
+        # The controls keep next to nothing: the axis would begin at 0, and the other intervals lie on top of each other
         if arm.name not in (MEAN, RANDOM) and arm.against is not None and arm.against.retention.is_known
     ]
     verdict = audit.verdict

@@ -25,6 +25,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
     """
+    # Nearly every cell is plain ASCII, and a look at each character takes long
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if _is_shown(char) else repr(char)[1:-1] for char in text)

@@ -211,6 +211,7 @@ def finding_rows(result: Compatibility) -> list[list[str]]:
 
 def check_document(result: Compatibility) -> dict[str, Any]:
     """Return everything the check knows, as values that JSON holds."""
+    # Only the next step that a command prints needs it
     content = {name: value for name, value in as_plain(result).items() if name != "suits_queries"}
     return document("check", {**content, "compatible": result.compatible})
 

@@ -19,6 +19,7 @@ def decision_chart(audit: ReportedAudit) -> Chart | None:
     Left out are the controls, and arms that are held against another standard than the full re-embed.
     """
     options, is_priced = _with_costs(audit)
+    # One point shows no choice
     if len(options) < 2:
         return None
     kinds = {True: "good", False: "muted"}
@@ -45,6 +46,7 @@ def _with_costs(audit: ReportedAudit) -> tuple[list[Option], bool]:
     """Return the options whose cost and quality are known, and whether all of them have a price."""
     # What has no cost or no quality has no place in a plane of both
     options = [option for option in audit.options if option.cost < float("inf") and option.retention.is_known]
+    # One axis has no room for both dollars and tokens
     return options, all(option.usd is not None for option in options)
 
 
@@ -64,6 +66,7 @@ def _further_points(audit: ReportedAudit, shown: set[str], *, is_priced: bool) -
         if comparison is None or comparison.standard != FULL or not comparison.retention.is_known:
             continue
         cost = _cost(arm.usd, arm.tokens, is_priced=is_priced)
+        # The controls are no plan of anybody's, and lie far below all others
         if cost is not None and arm.name not in {*shown, MEAN, RANDOM}:
             yield Point(interval(arm.name, comparison.retention, audit.verdict), cost, "other")
 

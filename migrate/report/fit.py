@@ -108,6 +108,7 @@ def fit_sentences(selection: Selection) -> list[str]:
     if not selection.is_told:
         return [choice_sentence(selection), *doubts(selection)]
     best = selection.best.scores
+    # A width to either side may reach beyond what a share can be
     low = max(best.overlap_at_10 - best.overlap_half_width, 0)
     high = min(best.overlap_at_10 + best.overlap_half_width, 1)
     sentences = [

@@ -58,6 +58,7 @@ def _stores_in(path: Path) -> list[dict[str, Any]]:
     """Return the stores at a path that is not one; none where a file cannot be read, which is then to be told."""
     stores = []
     for location in stores_in(path):
+        # A folder that cannot be opened is listed all the same: whoever looks here wants to see that it is there
         store_facts: dict[str, Any] = {"store": location, "format": "not read", "vectors": None, "dimension": None}
         try:
             info = open_store(location).info

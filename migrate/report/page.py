@@ -62,8 +62,10 @@ def _add(parent: Element, content: Content) -> None:
 
 def html(*content: Content) -> str:
     """Return the markup of elements."""
-    # As HTML, where XML would close an empty <script/> in a way that browsers do not read
+    # As HTML, where XML would close an empty <script/> in a way that browsers do not read.
+    # One element has to hold the pieces, as only a tree is written; its own tags are cut off again
     markup = tostring(element("body", *content), encoding="unicode", method="html")
+    # ElementTree escapes `<` and `&`, and writes control characters as they are
     return for_markup(markup.removeprefix("<body>").removesuffix("</body>"))
 
 
@@ -165,6 +167,7 @@ def report_page(report: Report) -> str:
     style, script = (folder.joinpath(f"page.{end}").read_text("utf-8").rstrip("\n") for end in ("css", "js"))
     # Allowed by its hash alone: a text of a store that came to be markup could run nothing
     digest = b64encode(sha256(script.encode()).digest()).decode()
+    # Styles cannot go by their hash: those of the charts stand in attributes
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     head = element(
         "head",
@@ -191,6 +194,7 @@ def report_page(report: Report) -> str:
     footer = element("footer")
     if report.footer:
         footer.append(element("p", report.footer))
+    # The script comes last, when the tables that it makes sortable are there
     body = element("body", top, element("main", list(shown.values())), footer, element("script", script))
     return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
 

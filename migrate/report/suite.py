@@ -64,6 +64,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     |---|---:|
     | a\|b | 1 |
     """
+    # A line end within a cell would end the row
     texts = ["| " + " | ".join(printable(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([texts[0], "|---|" + "---:|" * (len(rows[0]) - 1), *texts[1:]])
 
@@ -124,6 +125,7 @@ def annotation_lines(suite: Suite) -> Iterator[str]:
 
 
 def _data(text: str) -> str:
+    # The percent sign first, or the escapes of the others would be escaped again
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -51,6 +51,7 @@ def _blocks(audit: ReportedAudit, width: int) -> Iterator[Block]:
         yield f"translated alone: {audit.plan.sentence}"
     else:
         yield audit.plan.sentence
+    # No more, as all has to fit 25 lines
     yield from (f"caveat: {caveat}" for caveat in audit.verdict.caveats[:2])
     yield _table(audit, width)
     if audit.verdict.groups != audit.verdict.queries:
@@ -77,6 +78,7 @@ def _table(audit: ReportedAudit, width: int) -> TextTable:
 
 
 def _safe(option: Option, audit: ReportedAudit) -> str:
+    # A doubt is of the audit as a whole, by which no option is SAFE then
     if option.is_safe and not audit.verdict.doubts:
         return "yes"
     return ""
@@ -122,6 +124,7 @@ def _plots(audit: ReportedAudit, options: Sequence[Option], columns: int) -> lis
     margin = audit.verdict.safe_from
     retained = [option.retention for option in options if option.retention.is_known]
     low = min(margin, *(bounds.lower for bounds in retained), *(bounds.estimate for bounds in retained))
+    # Of estimates, not of upper bounds, which may have no limit
     high = max(1.0, *(min(bounds.estimate, _MOST_SHOWN) for bounds in retained))
     # A little room, so that what is lowest is seen to be a point and not the edge
     low = max(low - 0.1 * (high - low), 0.0)

@@ -115,6 +115,7 @@ def facts_text(rows: Sequence[tuple[str, str]]) -> str:
             f"{name:{width}}  {printable(value)}",
             WIDTH,
             subsequent_indent=" " * (width + 2),
+            # Locations and commands are copied from here, and are of no use in two pieces
             break_long_words=False,
             break_on_hyphens=False,
         )

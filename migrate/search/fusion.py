@@ -98,7 +98,8 @@ class RankComparison:
         if chance < 1:
             beyond_chance = (self.agreement - chance) / (1 - chance)
         # A model as good as the new one finds much of what that does, so agreement stands for what true vectors would
-        # show as long as few of these are known
+        # show as long as few of these are known.
+        # From the lower to the upper end of the ramp below, so that with nothing known the weight is from 0 to 1
         assumed = 0.5 + 0.3 * _ramp(beyond_chance, 0.3, 0.6)
         new = self.new_found + _FEWEST
         old = self.old_found + _FEWEST * assumed

@@ -276,6 +276,7 @@ class Job(ABC, Generic[Result]):
         """
         if self.max_cost is not None:
             self.estimate().refuse_beyond(self.max_cost)
+        # The estimate may be too low, so the meters hold the limit as well
         self.cap.cap_usd = self.max_cost
         return self.execute()
 
@@ -362,6 +363,7 @@ def function(step: Callable[P, Step[Result]]) -> Function[P, Result]:
         result: Result = kind(*arguments, **options).run(**run_with)
         return result
 
+    # `help()`, notebooks and the site show the step as if it had been written as a function
     call.__name__ = call.__qualname__ = kind.__name__.lower()
     call.__module__ = kind.__module__
     call.__doc__ = _docstring(kind)
@@ -389,6 +391,7 @@ def _docstring(step: type[Step[Any]]) -> str:
     head, mark, errors = text.partition("Raises\n------\n")
     entries = []
     for parameter_field in fields_of(step):
+        # Four of the 120 columns are for the indentation
         help_text = textwrap.fill(parameter_field.metadata["help"], 116)
         entries.append(f"{parameter_field.name}\n{textwrap.indent(help_text, '    ')}")
     _, _, of_run = (inspect.getdoc(step.run) or "").partition(PARAMETERS)

@@ -64,6 +64,7 @@ def model_of(store: Store, model: Embedder | str | None, option: str) -> Embedde
         # One SPEC names another model after its weights were published anew
         if recorded is not None and is_spec_of(model, recorded):
             check_revision(store.info.location, recorded, embedder.identity)
+    # A model of another dimension cannot be that of the vectors; better said here than by a product of matrices
     embedder.expect_dim(store.info.dim, store.info.location)
     return embedder
 

@@ -75,6 +75,7 @@ class Guard:
             if self._raises:
                 raise
             _LOG.warning("%s", error)
+        # Not reached where the model was refused, so that its next call is checked too
         self._until_check = self._every - 1
 
 
@@ -88,10 +89,10 @@ def guard(
     """Return a function that embeds as this one does, and checks that its model is the one of the store's vectors.
 
     A few texts of the store are embedded as documents and compared with their vectors: before the first call, before
-    one in `every` after that, and before each call as long as they differ. Of a translated store they are those that
-    have true vectors. Files that were replaced at their place since are read anew; of a database what was read first
-    counts. Lengths of vectors are not compared, nor is how queries are embedded; of an index of short codes only a
-    model is told that is far from its own.
+    one in `every` after that, and before each call as long as an error is raised. Of a translated store they are those
+    that have true vectors. Files that were replaced at their place since are read anew; of a database what was read
+    first counts. Lengths of vectors are not compared, nor is how queries are embedded; of an index of short codes only
+    a model is told that is far from its own.
 
     Parameters
     ----------

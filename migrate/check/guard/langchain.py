@@ -38,6 +38,7 @@ class GuardedEmbeddings(Embeddings):
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed documents."""
+        # A check embeds texts, and would hold up everything else that the event loop serves
         await asyncio.to_thread(self.guarded.check)
         return await self.embeddings.aembed_documents(texts)
 

@@ -98,6 +98,7 @@ def write_rows(path: Path, rows: Mapping[str, Vectors]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in rows.items():
             with archive.open(f"{name}.npy", "w") as file:
+                # Nothing that runs code when it is read
                 np.lib.format.write_array(file, array, allow_pickle=False)
 
 
@@ -147,12 +148,14 @@ def carry(
             weights = _rows_of(probes[name])
             biases = probes[name + INTERCEPT].astype(np.float64)
             carried = (weights @ whole.matrix.T).astype(np.float32)
+            # In the shape that it was given in: a single probe stays a single row
             moved["probe"][name] = carried.reshape(*probes[name].shape[:-1], -1)
             moved["probe"][name + INTERCEPT] = (biases + weights @ whole.offset).astype(np.float32)
             for (label, row), bias in zip(_rows(name, probes[name]), biases, strict=True):
                 judgements.append(judge.probe(name, label, row, float(bias), folds))
             progress("judge probes", done + 1, len(names))
     refused = {(judgement.kind, judgement.array) for judgement in judgements if judgement.refused}
+    # The whole array: the rows of one are used together, and a gap would renumber the others
     for kind, name in refused:
         moved[kind].pop(name)
         moved[kind].pop(name + INTERCEPT, None)

@@ -113,10 +113,13 @@ class Judge:
         for affine, held_out in folds:
             old = self._old[held_out]
             new = self._new[held_out]
+            # Centred fold by fold, as the map of each fold has an offset of its own
             carried[held_out] = (old - old.mean(axis=0)) @ affine.matrix
             true[held_out] = new - new.mean(axis=0)
-        # The Bayesian bootstrap: weights in the place of draws, so that each label keeps some documents in all of them
+        # The Bayesian bootstrap: weights in the place of draws, so that each label keeps some documents in all of them.
+        # Normalised, exponential weights are those of Rubin; 20 of 400 lie beyond either bound
         weights = np.random.default_rng(self._seed).exponential(size=(400, len(true)))
+        # The first row is the estimate, of the documents as they are
         weights[0] = 1
         with_label = weights * positive
         without = weights * (used & ~positive)
@@ -191,6 +194,7 @@ class Judge:
         scores = np.empty(len(self._new))
         for fit, held_out in self.folds:
             rows = fit[used[fit]]
+            # Nothing can be learned from one class
             if len(set(positive[rows])) < 2:
                 return None
             scores[held_out] = teach(self._new[rows], positive[rows])(self._new[held_out])
@@ -214,6 +218,7 @@ def _settled(row: Matrix, maps: Sequence[AffineMap]) -> Bounded:
 def _bounds(values: Sequence[float]) -> Bounded:
     """Return the first value, between the quantiles of the others."""
     lower, upper = np.quantile(values[1:], (0.05, 0.95))
+    # The estimate need not lie between the quantiles of its resamples
     return Bounded(values[0], min(float(lower), values[0]), max(float(upper), values[0]))
 
 

@@ -42,6 +42,7 @@ def command(
     labels_by_id = None
     if labels is not None:
         labels_by_id = read_labels(labels)
+    # One store may be named by a link too
     paths = list(map(realpath, stores))
     repeated = next((store for number, store in enumerate(stores) if paths[number] in paths[:number]), None)
     if repeated is not None:

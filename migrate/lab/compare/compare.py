@@ -139,6 +139,7 @@ def distinct_names(locations: Sequence[str]) -> list[str]:
     """
     paths = [Path(location).absolute().parts for location in locations]
     depths = range(1, 1 + max(map(len, paths)))
+    # Compared with the paths as a set, as one store may stand there twice
     depth = next(d for d in depths if len({path[-d:] for path in paths}) == len(set(paths)))
     names = [str(Path(*path[-depth:])) for path in paths]
     names = ["".join(char if char.isprintable() else "?" for char in name) for name in names]
@@ -165,6 +166,7 @@ def _compare_groups(comparison: StoresComparison, positions: Positions) -> Group
 
 def _local_documents(space: Space, ids: Sequence[str]) -> LocalDocuments:
     defined = np.flatnonzero(np.isfinite(space.local))
+    # Stable, so that documents of one dimension come in the same order each time
     order = defined[np.argsort(space.local[defined], kind="stable")]
     lowest, highest = (
         tuple(
@@ -246,6 +248,7 @@ def match_documents(
     stores are. Held in memory are 8 bytes a document of each store, and the sample's vectors.
     """
     keys = [_keys(store, seed, progress, number, len(stores)) for number, store in enumerate(stores)]
+    # Sorted by the hash, so that the first ones are a random sample
     shared = reduce(np.intersect1d, keys)
     if len(shared) < FEWEST:
         names = ", ".join(store.info.location for store in stores)
@@ -253,6 +256,7 @@ def match_documents(
             f"{names}: the stores have {len(shared) or 'no'} ids in common; compare stores with at least {FEWEST}"
         )
     read = [_take(store, store_keys, shared[:sample]) for store, store_keys in zip(stores, keys, strict=True)]
+    # After the reading: what was written to meanwhile is refused
     for store in stores:
         check_stamps(store)
     # Two ids with one hash are as good as impossible; if it happens they are left out.
@@ -269,12 +273,14 @@ def _keys(store: Store, seed: int, progress: Progress, number: int, total: int) 
     digests = bytearray()
     for batch in store.scan():
         for doc_id in batch.ids:
+            # Keyed by the seed, so that another one draws other documents; ids of pickles may hold halves of characters
             digests += hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8, key=secret).digest()
     return np.frombuffer(bytes(digests), dtype=np.uint64)
 
 
 def _take(store: Store, keys: Keys, shared: Keys) -> tuple[Batch, NDArray[np.int64]]:
     """Return the vectors and the rows in the order of `shared`; the store has all of them."""
+    # An id that a store has twice is read where it comes first
     distinct, first = np.unique(keys, return_index=True)
     rows = first[np.searchsorted(distinct, shared)].astype(np.int64)
     batch = store.get(rows)

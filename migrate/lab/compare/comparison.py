@@ -120,8 +120,10 @@ class StoresComparison:
             if measure.directed:
                 value = measure.figure(stitches[row, column])
             elif row != column:
+                # What has no direction is kept once, under the earlier store
                 value = measure.figure(self.pairs[min(row, column), max(row, column)])
             if measure is ABOVE_SELF and value is not None:
+                # The target's own: what a stitch of the target to itself loses is lost for want of documents
                 value -= stitches[column, column].stitch.penalty
             # JSON has no NaN
             if value is None or not isfinite(value):

@@ -89,6 +89,7 @@ def contrast(
     for number, members in enumerate(groups):
         stores = list(members)
         label[stores] = number
+        # How often each store is drawn: one matrix weighted 2,000 times in the place of 2,000 matrices
         counts[:, stores] = rng.multinomial(len(stores), np.full(len(stores), 1 / len(stores)), size=draws)
     valid = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool) & (label[:, None] >= 0) & (label >= 0)
     same = label[:, None] == label
@@ -117,6 +118,7 @@ def _interval(values: NDArray[np.float64], *, bounded: bool) -> BoundedMean:
     """Return the first value with the percentiles of the others; a draw without a pair does not count."""
     if not bounded:
         return BoundedMean(None, float(values[0]), None)
+    # A store that is drawn alone again and again leaves no pair
     drawn = values[1:][np.isfinite(values[1:])]
     low, high = np.percentile(drawn, [2.5, 97.5])
     return BoundedMean(float(low), float(values[0]), float(high))

@@ -60,6 +60,7 @@ def judge_labels(spaces: Sequence[Vectors], labels: Sequence[str], *, seed: int 
             else:
                 judged.append(_score(truth, judge.predict(space[test])))
     probe, knn = scores
+    # Of the training half: who guesses has not seen the other
     majority = np.bincount(numbers[train]).argmax()
     return Downstream(len(kinds), len(train), len(test), float((truth == majority).mean()), tuple(probe), tuple(knn))
 

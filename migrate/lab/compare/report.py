@@ -89,6 +89,7 @@ def csv_files(comparison: StoresComparison) -> Iterator[tuple[str, str]]:
         for end, several in _ends(local)
         for document in several
     ]
+    # Four columns stand before the neighbours
     nearest = max((len(row) for row in documents), default=4) - 4
     head = ["store", "end", "id", "dimension", *(f"nearest_{n}" for n in range(1, nearest + 1))]
     yield "dimensions", _csv([head, *documents])
@@ -135,6 +136,7 @@ def distance_rows(groups: Groups) -> list[list[str]]:
     """Return a head, and the distance of layers from each group to each; no rows where no two have as many stores."""
     names = list(groups.places)
     rows = [[name, *map(number, line)] for name, line in zip(names, groups.layer_distances, strict=True)]
+    # Half of the matrix: the other half is the same, and the diagonal is 0
     distances = [value for row, line in enumerate(groups.layer_distances) for value in line[:row] if value is not None]
     if not distances:
         return []
@@ -201,6 +203,7 @@ def _exact(value: float | None) -> str:
 
 def _csv(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
+    # By default lines end as on Windows
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
@@ -222,6 +225,7 @@ def shorten(name: str, longest: int) -> str:
     """
     if len(name) <= longest:
         return name
+    # Both ends are kept: the names of layers and models differ there
     tail = (longest - 1) // 2
     return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
 
@@ -357,6 +361,7 @@ def _what_to_do(pair: Similarity) -> str:
 
 def _noise(stitch: Stitching) -> float:
     """Return a difference of two shares that chance may make: twice the standard error of about 0.25 a document."""
+    # The floor of a point is arbitrary: of many documents smaller differences are sure, and change nothing
     return max(0.5 / sqrt(stitch.judged_on), 0.01)
 
 

@@ -83,6 +83,7 @@ class Shading:
         span = deepest - faintest
         if not span:
             return 0.0
+        # A value may lie beyond the ends: R² has no lower one
         return min(max((value - faintest) / span, 0), 1)
 
 
@@ -196,6 +197,7 @@ def compare_sections(comparison: StoresComparison) -> Report:
 
 
 def _most_alike(comparison: StoresComparison, names: Sequence[str]) -> Element:
+    # By the unbiased figure, which chance has about none of
     order = sorted(comparison.pairs.items(), key=lambda item: -item[1].cka)
 
     def ends(index: int) -> Content:

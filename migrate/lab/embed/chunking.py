@@ -19,6 +19,10 @@ _FIRST_MARK = 0x10000
 _N_MARKS = 0x100000
 """Unicode's supplementary planes: over a million letters, none of them a separator."""
 
+# Tokens of some models span words, so that words weigh more where they are cut apart
+_STRETCHES = (1.0, 1.03, 1.1)
+"""Factors that the tokens of words are taken for, until the chunks that are cut by them fit."""
+
 Counter = Callable[[Sequence[str]], NDArray[np.int64]]
 """Tokens of each of n texts, (n,)."""
 
@@ -59,6 +63,7 @@ def chunk_documents(
 def _chunks(documents: Iterable[Document], cutter: _Cutter) -> Iterator[Document]:
     ids: set[str] = set()
     stream = iter(documents)
+    # A counter takes many texts at once; 256 is arbitrary, and bounds what is in memory
     while block := list(islice(stream, 256)):
         for document, tokens in zip(block, cutter.count([document.text for document in block]).tolist(), strict=True):
             _add_id(document.id, ids)
@@ -103,8 +108,7 @@ class _Cutter:
     def _cut_span(self, span: _Span, tokens: int) -> list[_Span]:
         """Cut a span; where words weigh otherwise together than alone, the parts that are still over are cut again."""
         words = _Words(span, tokens, self._weigh, self.tokens)
-        # Tokens of some models span words, so that words weigh more where they are cut apart
-        for stretch in (1.0, 1.03, 1.1):
+        for stretch in _STRETCHES:
             windows = self._windows(words, stretch)
             sizes = self.count([window.text for window in windows])
             if (sizes <= self.tokens).all():
@@ -171,8 +175,8 @@ class _Words:
         weights = alone * (tokens / max(int(alone.sum()), 1))
         starts = offsets[:-1:2]
         stops = offsets[1::2]
-        # By the widest stretch of `_cut_span`; a word that no chunk can hold is a mark for each of its letters
-        is_long = weights * 1.1 >= most
+        # By the widest stretch; a word that no chunk can hold is a mark for each of its letters
+        is_long = weights * _STRETCHES[-1] >= most
         pieces = np.where(is_long, stops - starts, 1)
         first = np.cumsum(pieces) - pieces
         self._starts = np.repeat(starts - first, pieces) + np.arange(pieces.sum())

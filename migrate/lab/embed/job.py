@@ -96,6 +96,7 @@ def open_embed(options: EmbedOptions, context: RunContext) -> EmbedJob:
 
 def embed_job(options: EmbedOptions, model: Embedder, context: RunContext) -> EmbedJob:
     """Return the embedding of the documents by a model that is open, after making sure that the output is free."""
+    # Before weights are loaded to learn how the model counts
     OutputFolder(Path(options.output)).require_free(force=options.force)
     embedder = context.cap.meter(model, options.price)
     target = loaded_profile(embedder)

@@ -52,6 +52,7 @@ def chunk_size(target: Profile, tokens: int | None = None, overlap: int | None =
     if tokens is None:
         tokens = min(CHUNK_TOKENS, room(target) or CHUNK_TOKENS)
     if overlap is None:
+        # LEAD's share: 25 of 256
         overlap = tokens // 10
     return ChunkSize(tokens, overlap)
 

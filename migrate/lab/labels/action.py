@@ -63,6 +63,7 @@ def command(
             job=job,
             as_json=as_json,
         )
+        # The few documents that prove a reference are worth no line where they cost nothing
         if any(planned.meter is not None for planned in job.models):
             paid.agree(job, progress=progress)
         job.cap.cap_usd = paid.cap_usd

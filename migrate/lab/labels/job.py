@@ -44,6 +44,7 @@ class LabelsJob(Job[DownstreamAudit]):
     def execute(self) -> DownstreamAudit:
         """Let the reference prove itself; then train and judge."""
         options = self.options
+        # Whatever costs nothing is refused before the model is asked
         check_dimensions(self.translated, self.full)
         check_target(self.translated, self.embedder)
         refuse_same_stores(self.translated, self.full)

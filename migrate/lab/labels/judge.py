@@ -128,6 +128,7 @@ def audit_downstream(
     keys = (id_keys(store), id_keys(reference))
     rng = np.random.default_rng(seed)
     strange = set(outside)
+    # One that is from outside as well would be trained on as inside
     labelled = _read(store, reference, keys, [i for i in labels if i not in strange], rng)
     progress("judge labels", 1, 3)
     _, numbers = number_labels([labels[doc_id] for doc_id in labelled.ids])

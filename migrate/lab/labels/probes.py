@@ -59,6 +59,7 @@ class NearestNeighbours:
     def __init__(self, vectors: Vectors, numbers: NDArray[np.int64]) -> None:
         from sklearn.neighbors import KNeighborsClassifier
 
+        # Trees of neighbours are no faster in hundreds of dimensions
         self._model: Any = KNeighborsClassifier(min(NEIGHBOURS, len(vectors)), algorithm="brute")
         self._model.fit(unit_rows(vectors), numbers)
 
@@ -79,6 +80,7 @@ class OutsideDetector:
         self._k = min(NEIGHBOURS, len(vectors) - 1)
         self._model: Any = NearestNeighbors(n_neighbors=self._k, algorithm="brute").fit(unit_rows(vectors))
         distances = self._model.kneighbors()[0][:, -1]  # without the vector itself
+        # At 95 % of those that belong, as in that paper
         self.threshold = float(np.quantile(distances, 0.95))
 
     def distances(self, vectors: Vectors) -> NDArray[np.float64]:

@@ -31,6 +31,7 @@ def _placements(scores: Matrix, positive: Mask) -> tuple[Matrix, Matrix]:
     from scipy.stats import rankdata
 
     ranks = rankdata(scores)
+    # A rank among all less the rank among its own is the number of the others below it
     above = (ranks[positive] - rankdata(scores[positive])) / (~positive).sum()
     below = 1 - (ranks[~positive] - rankdata(scores[~positive])) / positive.sum()
     return above, below

@@ -26,6 +26,7 @@ from migrate.vectors import Vectors
 DEGREE = 8192
 PRIMES = (60, 45, 60)
 """Bits of the moduli: 165 of the 218 that leave 128 bits of security at this degree (Albrecht et al. 2018)."""
+# The bits of the middle modulus: dividing by it brings a product back to the scale of its factors
 SCALE = 2.0**45
 BLOCK = 128
 GROUP = DEGREE // BLOCK
@@ -34,6 +35,7 @@ LARGEST = 2.0**13
 """What a value of the result may be at most: beyond twice that, it would not fit into the modulus that is left."""
 
 _STEP = DEGREE // 2 // BLOCK
+# With 8 giant steps: no other powers of two whose product is 128 take fewer turns
 _BABY = 16
 _STRIP_BYTES = 1 << 30
 
@@ -67,6 +69,7 @@ class Scheme:
         parameters = seal.EncryptionParameters(seal.SCHEME_TYPE.CKKS)
         parameters.set_poly_modulus_degree(DEGREE)
         parameters.set_coeff_modulus(seal.CoeffModulus.Create(DEGREE, list(PRIMES)))
+        # SEAL itself refuses parameters of less than 128 bits of security
         self.context: Any = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
         self.encoder: Any = seal.CKKSEncoder(self.context)
         self.evaluator: Any = seal.Evaluator(self.context)
@@ -92,6 +95,7 @@ class Scheme:
         """Draw a secret key, and write it and the keys for turning into `folder`."""
         generator = self.seal.KeyGenerator(self.context)
         secret = folder / SECRET_NAME
+        # Made before SEAL writes into it, which would let others read it
         secret.touch(mode=0o600)
         _write(generator.secret_key(), secret)
         elements = [_galois_element(_STEP), _galois_element(_BABY * _STEP)]
@@ -136,6 +140,7 @@ class Holder:
             # Two vectors share a slot, as its real and its imaginary part
             rows[:_STEP, columns] = values.real
             rows[_STEP:, columns] = values.imag
+            # With another key what comes out is noise as large as the modulus; asked so that NaN fails too
             if not np.abs(rows[:, columns]).max() <= LARGEST:
                 raise InputError(f"{path}: it does not decrypt to a vector: the answer was made with other keys")
         return rows[:count, :dim].astype(np.float32)
@@ -156,12 +161,14 @@ class EncryptedMap:
         self._offset = np.zeros(self._out * BLOCK)
         self._offset[: len(offset)] = offset
         self._turns = scheme.read("GaloisKeys", turns)
+        # SEAL would fail at the first turn, after the matrix was encoded
         if not all(self._turns.has_key(_galois_element(slots)) for slots in (_STEP, _BABY * _STEP)):
             raise InputError(f"{turns}: the keys for two turns are not in it; encrypt the store again")
 
     @cached_property
     def strips(self) -> list[range]:
         """The blocks of the result in parts, the encoded matrix for each of which fits into about 1 GiB."""
+        # A plaintext has 8,192 numbers of 8 bytes for each of the two moduli below the special one
         diagonal_bytes = 2 * 8 * DEGREE
         most = max(_STRIP_BYTES // (self._in * BLOCK * diagonal_bytes), 1)
         return [range(first, min(first + most, self._out)) for first in range(0, self._out, most)]
@@ -197,6 +204,7 @@ class EncryptedMap:
             turned = [list(self._baby_steps(path)) for path in sources]
             for (block, steps), path in zip(encoded.items(), targets, strict=True):
                 total: Any = None
+                # As in Horner's scheme: each turn turns all that was added before it, so that 7 serve all giant steps
                 for diagonals in reversed(steps):
                     if total is not None:
                         self._scheme.evaluator.rotate_vector_inplace(total, _BABY * _STEP, self._turns)

@@ -46,6 +46,7 @@ def make_keyring(output: Path, *, force: bool = False) -> Path:
     scheme = Scheme()
     with atomic_folder(output, force=force) as folder:
         scheme.make_keys(folder)
+        # A name at random: by it keyring and ciphertexts know each other, and it tells nothing of the secret key
         keys = KeyringFacts(key=secrets.token_hex(16), files=_hashes(folder))
         Manifest(kind="keyring", details=keys.as_details()).write(folder)
     return output
@@ -81,6 +82,7 @@ def encrypt_store(
         sent = CiphertextFacts(
             key=keys.key,
             store=_seal_of(store, keyring),
+            # A power of two, as the folder is given away: the norm itself would say more of the vectors
             norm_bound=float(2.0 ** np.ceil(np.log2(longest))),
             files=_hashes(folder),
         )
@@ -111,6 +113,7 @@ def translate_ciphertext(
     encrypted = EncryptedMap(scheme, affine.matrix, affine.offset, ciphertext / TURNS_NAME)
     groups = -(-count // GROUP)
     with atomic_folder(output, force=force) as folder:
+        # Strip by strip, though each reads the input anew: the encoded matrix of all would not fit into memory
         for done, blocks in enumerate(encrypted.strips):
             files = (
                 (_paths(ciphertext, group, range(blocks_of(dim))), _paths(folder, group, blocks))
@@ -239,8 +242,10 @@ def _read_ciphertext(folder: Path) -> tuple[Manifest, CiphertextFacts]:
     if details.norm is not None and not 0 < details.norm < np.inf:
         raise ManifestError(f"{folder}: the norm in the manifest, {details.norm}, is not above 0; translate again")
     names = {path.name for group in range(-(-count // GROUP)) for path in _paths(folder, group, range(blocks_of(dim)))}
+    # The keys for turning travel there, and not back
     if details.norm is None:
         names.add(TURNS_NAME)
+    # Neither fewer nor more: a file that is not read would not be missed, and one too many comes from elsewhere
     if details.files.keys() != names:
         raise ManifestError(
             f"{folder}: the manifest names {len(details.files)} files, and {count:,} vectors of dimension {dim} have "
@@ -286,6 +291,7 @@ def _check_stitch(fitted: FittedStitch, manifest: Manifest, sent: CiphertextFact
         raise StitchError(
             f"the stitch is for vectors of {names[0]}, and those here are of {names[1]}; take a stitch of that model"
         )
+    # By Cauchy and Schwarz no value is larger than the norm of the vector times that of its column
     reach = float(sent.norm_bound or 0) * float(np.linalg.norm(affine.matrix, axis=0).max())
     if reach + float(np.abs(affine.offset).max()) > LARGEST:
         raise StitchError("the stitch makes values larger than encryption has room for; scale the vectors down")

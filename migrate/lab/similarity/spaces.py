@@ -33,6 +33,7 @@ def relative_orientation(a: Vectors, b: Vectors, *, seed: int = 0) -> float:
     """
     check_same_documents(a, b, 3)
     rows = some_rows(len(a), seed=seed)
+    # Each pair once, and no document with itself, whose cosine is 1 in any space
     above = np.triu_indices(len(rows), 1)
     units = (unit_rows(side[rows]).astype(np.float64) for side in (a, b))
     cosines = [(side @ side.T)[above] for side in units]
@@ -112,6 +113,7 @@ def linear_cka(a: Vectors, b: Vectors, *, batch_size: int = 256, seed: int = 0) 
     means = [side.mean(axis=0, dtype=np.float64) for side in (a, b)]
     order = np.random.default_rng(seed).permutation(len(a))
     sums = np.zeros(3)
+    # Parts of nearly one size: a last one of three documents would have no unbiased estimate
     for rows in np.array_split(order, max(len(a) // batch_size, 1)):
         x = a[rows] - means[0]
         y = b[rows] - means[1]
@@ -143,6 +145,7 @@ def _share(both: float, first: float, second: float) -> float:
 
 def _cross_energy(x: Vectors, y: Vectors) -> float:
     """Return ‖XᵀY‖², by way of the smaller of the products that give it."""
+    # ‖XᵀY‖² is the sum of the products of both Gram matrices, which are the smaller ones of few documents
     if len(x) < min(x.shape[1], y.shape[1]):
         return float(np.einsum("ij,ij->", x @ x.T, y @ y.T, dtype=np.float64))
     product = x.T @ y
@@ -168,6 +171,7 @@ def cka_distance(cka: float) -> float:
 
     With the unbiased estimator it is a metric in the limit of many documents only.
     """
+    # Rounding may go beyond 1, which has no arccos
     return float(np.arccos(np.clip(cka, -1, 1)))
 
 

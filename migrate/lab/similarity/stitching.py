@@ -19,6 +19,7 @@ from migrate.stitch.scores import score_predictions
 from migrate.vectors import Vectors, unit_rows
 
 RIDGE = "ridge"
+# The unbiased estimate of HSIC divides by n - 3
 FEWEST = 4
 
 
@@ -136,6 +137,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
     y = target[train]
     fitted = _fit(stitch, x, y)
     curve = fitted.loss_curve_.tolist() if isinstance(fitted, Mlp) else []
+    # Fewer than two pairs fit nothing
     half = max(len(x) // 2, 2)
     task = _Task(target[test], seed=seed)
     identity = None
@@ -158,6 +160,7 @@ def judge_stitching(source: Vectors, target: Vectors, *, stitch: str = RIDGE, se
 
 
 def _fit(spec: str, x: Vectors, y: Vectors) -> Stitch:
+    # To choose a penalty takes a search for neighbours, which grows with the square of the documents
     return new_stitch(spec).tuned(x[:1_000], y[:1_000]).fit(x, y)
 
 

@@ -34,6 +34,7 @@ class OrdinaryLeastSquares(Affine):
         """The pseudo-inverse of x times y, by a QR decomposition, which is faster than by singular values."""
         from scipy.linalg import lstsq
 
+        # Where NumPy's `lstsq` cuts off too
         least = np.finfo(np.float64).eps * max(x.shape)
         return np.asarray(lstsq(x, y, cond=least, lapack_driver="gelsy", check_finite=False)[0], dtype=np.float64)
 

@@ -135,6 +135,7 @@ def train(x: Vectors, y: Vectors, widths: Sequence[int], settings: Training) -> 
     import torch
 
     with _quiet_torch(max(widths)):
+        # One of its own, which leaves the random numbers of the program that calls alone
         generator = torch.Generator().manual_seed(0)
         order = torch.randperm(len(x), generator=generator)
         count = held_out_count(len(x))
@@ -252,6 +253,7 @@ class Mlp(StretchableStitch):
         trained = train(x, y, widths, self.training)
         layers = list(trained.layers)
         weights, biases = layers[-1]
+        # NumPy's own float of 64 bits, by which the product is computed in double precision and rounded once
         layers[-1] = AffineLayer(weights * np.float64(y_scale), biases * y_scale + y_mean)
         weights, biases = layers[0]
         weights = weights / np.float64(x_scale)
@@ -306,6 +308,7 @@ def _forward(rows: Vectors, layers: Sequence[AffineLayer]) -> Vectors:
         if index:
             rows = rows.clip(0)
         rows = rows @ layer.weights
+        # In place: the product is nobody else's
         rows += layer.biases
     return rows
 

@@ -48,7 +48,7 @@ _MOST_MARKS = 40
 """Points of a line up to which each has a mark to point at."""
 
 _KINDS = {"good": "SAFE", "muted": "not shown to be SAFE", "other": "no plan of its own"}
-"""Of points: classes of the page, and what they mean."""
+"""Classes of points on the page, and what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,7 @@ def cost_chart(
     bounds = [min(edge, _HIGHEST) for point in points for edge in (point.interval.lower, point.interval.upper)]
     low = min(*bounds, margin)
     high = max(*bounds, margin)
+    # All may be one value, which spans nothing
     pad = 0.06 * (high - low or 1.0)
     frame = Frame(_with_room(points), (low - pad, high + pad), height=340)
     # Options that cost nothing all stand at 0, and would cover each other
@@ -176,6 +177,7 @@ def cost_chart(
 
 def _with_room(points: Sequence[Point]) -> tuple[float, float]:
     """Return the ends of the axis of costs, so that points beside each other stay within the narrowest plot."""
+    # Everything may be free
     reach = max(point.cost for point in points) or 1.0
     near = 2 * _NEAR / 100 * reach
     n_free = sum(abs(point.cost) < near for point in points)
@@ -308,6 +310,7 @@ def line_chart(
     ys = [y for line in lines for y in [*(y for _, y in line.points), *(b for pair in line.bounds for b in pair)]]
     if level is not None:
         ys.append(level)
+    # A level line has a height of nothing
     pad = 0.06 * (max(ys) - min(ys) or 1.0)
     first_x = min(xs)
     # A share of something begins with nothing

@@ -84,6 +84,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     unit = 10 ** floor(log10(rough))
     # A little less will do: an end that is a round number but for rounding keeps its tick
     step = next(size * unit for size in (1.0, 2.0, 2.5, 5.0, 10.0) if size * unit >= rough * 0.999)
+    # 0.3 / 0.1 is a little less than 3 in floating point: without the allowance the last tick is lost
     first = -floor(-low / step + 1e-9)
     last = floor(high / step + 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
@@ -91,6 +92,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def mark(name: str, *shapes: Element, at: str = "0%") -> Element:
     """Return shapes that say what they are when they are pointed at. Shapes at one place have x in pixels from it."""
+    # What stands to the left of the place has a negative x, which an inner `svg` cuts off by default
     return element("svg", element("title", name), *shapes, class_="mark", x=at, overflow="visible")
 
 

@@ -88,6 +88,7 @@ class AssessJob:
             return Rate.parse(self.rate).completed(limits)
         if not self.is_timed():
             return limits
+        # A model that is made from the texts, such as tfidf, embeds nothing before it has read them
         self.embedder.fit(self.store.documents())
         texts = draw_sample(self.store, CALIBRATION_TEXTS, seed=options.seed).documents
         return measure_rate(self.embedder, texts)

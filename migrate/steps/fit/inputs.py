@@ -90,6 +90,7 @@ def inputs_of(
     """
     choose_strategy(options.strategy, has_log=options.query_log is not None)
     stitches = named_stitches(options.specs, options.direction)
+    # Before anything is spent: true vectors beside those of another store would be paid for in vain
     check_files(store)
     require_texts(store, target)
     source_model = store.info.recorded_model
@@ -220,6 +221,7 @@ def _check_views(options: FitOptions, store: Store, views: Mapping[str, Embedder
             )
         if not view.profile.embeds_new_texts:
             raise UsageError(f"--view {spec} does not embed any text as it is; choose a local model that does")
+        # A stitch may be anybody's, and whoever loads it has not agreed to run code
         if runs_code(spec):
             raise UsageError(
                 f"--view {spec} names code to run, and a stitch loads its views by itself; choose another kind"
@@ -292,6 +294,7 @@ def _differ(first: ModelIdentity, second: ModelIdentity) -> bool:
     """Return whether two models differ, as far as is known: a file of vectors does not name its model."""
     if first.spec.startswith("file:") or second.spec.startswith("file:"):
         return False
+    # An API tells no revision, which is no difference then
     revisions = {model.revision for model in (first, second) if model.revision is not None}
     return len(revisions) > 1 or replace(first, revision=None) != replace(second, revision=None)
 

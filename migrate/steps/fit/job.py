@@ -149,6 +149,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
         texts=texts,
         reader=reader,
         prior=prior,
+        # Models that a person named are used as asked, and not tried
         trial=None if inputs.named else store.info.count,
         progress=progress,
     )
@@ -192,6 +193,7 @@ def _views_of_target(inputs: FitInputs, sample: Sample, vectors: Vectors) -> lis
 
 def _minutes(model: Embedder, store: Store, sample: Sample) -> float | None:
     """Return how long a local model takes for all of a store, by a few documents that it has not embedded yet."""
+    # Documents of the sample are in the cache by now, and would take no time
     order = random_order(store, 0)
     unseen = order[~np.isin(order, sample.rows)][:CALIBRATION_TEXTS]
     documents = list(store.documents(np.sort(unseen)))
@@ -272,6 +274,7 @@ def fit_pairs(
     read = None
     if reader is not None:
         read = reader.read(texts)
+    # Not in the order of rows: the same documents in another order give the same folds, and the same choice
     pairing = Pairing(pairs.source, pairs.target, read, seed).in_own_order()
     sample = TrueVectors(pairs.ids, pairs.target, pairs.copies)
     norm = fit_norm(pairs.target)
@@ -294,6 +297,7 @@ def fit_pairs(
         fitted = pairing.fit(selection.stitch or new_stitch(selection.chosen))
         fallback = None
         if fitted.reads_texts:
+            # The same stitch may be asked for a store without texts
             fallback = fit_fallback(pairing, selection)
     if fallback is None or reader is None:
         return FittedStitch(fitted, norm, sample, selection, manifest, state)

@@ -85,9 +85,11 @@ def backfill_store(
         confidence = np.full(store.info.count, np.nan, dtype=np.float32)
     else:
         confidence = recorded.copy()
+    # Choices of vectors that are true already stand in the manifest
     is_cached, choices = _cached_rows(store, embedder, rows, confidence != 1, progress)
     cache = cache_of(embedder)
     choosers = cache.choosers(choices) if cache is not None else frozenset()
+    # A few texts past the cache: what it has may be of another host, or of the model before it was changed
     if prove:
         sample = np.random.default_rng(0).permutation(np.flatnonzero(is_cached))[:ASKED_AGAIN]
         claim = claim_of_cache(embedder, list(store.documents(sample)))
@@ -106,6 +108,7 @@ def backfill_store(
     )
     new = replace(
         manifest,
+        # With the last translated vector gone, the store is of the model as it is today
         model=embedder.identity if is_full else manifest.model,
         counts={**manifest.counts, TRUE: n_true},
         details={**with_content(manifest, None).details, **details.as_details()},
@@ -185,6 +188,7 @@ class _FillJob(PatchJob):
     command = "backfill"
 
     def options(self) -> dict[str, Any]:
+        # A cache that has grown since fills in other documents, so that the unfinished parts are of another work
         digest = hashlib.sha256(np.packbits(self.kept_rows == TRUE_VECTOR).tobytes()).hexdigest()
         return {"model": self.embedder.cache_scope("document"), "known texts": digest, "rows per batch": self.rows}
 

@@ -67,10 +67,12 @@ def open_reembed(options: ReembedOptions, context: RunContext) -> ReembedJob:
 
 def reembed_job(options: ReembedOptions, source: Store, target: Embedder, context: RunContext) -> ReembedJob:
     """Return the full re-embed of what is open, after making sure that nothing else has the name of the output."""
+    # Before it is asked for its identity, which a model that is made from the texts has only then
     if source.info.has_texts:
         target.fit(source.documents())
     embedder = context.cap.meter(target, options.price)
     is_done = not options.force and not options.restart and is_reembedded(source, embedder, options.output)
+    # The same command again finds its own output there, which is no error
     if not is_done:
         output_of(options.output).require_free(force=options.force)
     documents = partial(_documents_left, options, source, is_done=is_done)
@@ -105,4 +107,5 @@ def open_fill(options: ReembedOptions, context: RunContext) -> FillJob:
     """Open what is to be filled in, as it is by itself. Nothing is embedded."""
     source = store_of(options.store, verify=True)
     embedder = model_of(source, options.target, "target")
+    # No model is planned: but for a few texts as a proof, nothing is embedded
     return FillJob(options=options, context=context, models=(), source=source, embedder=embedder)

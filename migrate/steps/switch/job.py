@@ -38,6 +38,7 @@ Done = TypeVar("Done", bound="Switched | Dropped")
 REPORT: Final = "report.json"
 """The file that `run` leaves beside the store that it makes."""
 
+# No more than nine digits: no store is searched deeper, and `int` refuses thousands of them
 _TWO_STAGES: Final = re.compile(r"two-stage ([1-9][0-9]{0,8})")
 _AUDIT_AGAIN: Final = "audit it again with --source and --report FILE, or switch anyway with `unproven=True`"
 
@@ -136,6 +137,7 @@ def plan_switch(
     stores = (open_store(old, verify=True), open_store(new, verify=True))
     exchange = _exchange(*stores)
     done = compare_stores(*stores, proof=proof, unproven=unproven)
+    # Asked again at the last moment: the comparison reads both stores whole, and somebody may write meanwhile
     exchange.check = partial(_refuse_changed, *stores)
     return Trade(done, partial(exchange.switch, asdict(done)))
 
@@ -190,6 +192,7 @@ def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bo
     all_true = False
     checked = _Proof()
     if not unproven:
+        # A report that is named has to say SAFE, also where none would be needed
         all_true = proof is None and _is_full_reembed(old, new, contents)
         if not all_true:
             checked = _check_report(old, new, contents, proof)
@@ -197,6 +200,7 @@ def compare_stores(old: Store, new: Store, *, proof: object = None, unproven: bo
     return Switched(
         old=old_location,
         new=new_location,
+        # They trade places, so that the old one lies where the new one did
         aside=new_location,
         model=_model(new),
         old_model=_model(old),
@@ -252,6 +256,7 @@ def _differ(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[s
     """Return what the stores have not in common; None where they have the same ids, in whatever order."""
     if contents[0]["count"] != contents[1]["count"]:
         return "vectors"
+    # The hash is of the ids in their order; only where that differs is each id read
     if contents[0]["ids_hash"] == contents[1]["ids_hash"] or _sum_of_ids(old) == _sum_of_ids(new):
         return None
     return "ids"
@@ -260,6 +265,7 @@ def _differ(old: Store, new: Store, contents: tuple[Mapping[str, Any], Mapping[s
 def _sum_of_ids(store: Store) -> int:
     """Sum the hashes of all ids: the same for the same ids, in whatever order an index with lists has them."""
     ids = (doc_id.encode(errors="surrogatepass") for batch in store.scan() for doc_id in batch.ids)
+    # A sum: by XOR an id that occurs twice would be as good as any other that does
     return sum(int.from_bytes(hashlib.sha256(doc_id).digest()) for doc_id in ids)
 
 

@@ -88,6 +88,7 @@ def find_changes(old: Store, new: Store, *, all_true: bool, progress: Progress) 
             "or translate again"
         )
     same_kind = old.info.kind == new.info.kind
+    # The vectors of the new store are not looked at: those that stay are copied as they are
     new_rows = _read(new, with_vectors=False, progress=progress)
     now = _read(old, with_vectors=True, progress=progress)
     rows = _rows_of(now.ids, new_rows.ids)
@@ -207,6 +208,7 @@ def _rows_of(ids: NDArray[np.int64], known_ids: NDArray[np.int64]) -> NDArray[np
     if not len(known_ids):
         return np.full(len(ids), TRUE_VECTOR, np.int64)
     order = np.argsort(known_ids, kind="stable")
+    # `searchsorted` gives the length for an id that would come after the last
     positions = np.minimum(np.searchsorted(known_ids, ids, sorter=order), len(known_ids) - 1)
     rows = order[positions].astype(np.int64)
     return np.where(known_ids[rows] == ids, rows, TRUE_VECTOR)

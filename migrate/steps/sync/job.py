@@ -42,7 +42,7 @@ from migrate.work.outputs import rows_left, settle, write_store
 COMMAND: Final = "sync"
 
 _LEAST_KEPT: Final = 0.5
-"""Of the new store's documents; of another corpus it has next to none."""
+"""Share of the new store's documents, 0-1, that the old one must still have; of another corpus it has next to none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +221,7 @@ def _write(job: SyncJob) -> tuple[str, ...]:
         job.snapshots[1],
         job.context.progress,
     )
+    # `force`: the output is the new store itself, which is there
     details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.context.progress)
     return (*job.remarks, *details["remarks"])
 
@@ -304,6 +305,7 @@ class _SyncedStore(PatchJob):
     waits = True
 
     def options(self) -> dict[str, Any]:
+        # In one byte order, so that another machine can go on with the work
         rows = hashlib.sha256(self.kept_rows.astype("<i8").tobytes()).hexdigest()
         return {"model": self.embedder.cache_scope("document"), "rows": rows, "rows per batch": self.rows}
 
@@ -322,6 +324,7 @@ class _SyncedStore(PatchJob):
         def report(done: int) -> None:
             self.progress("embed", done, len(rows))
 
+        # One stream for all shards: a request that is full of texts may reach into the next shard
         documents = known_documents(self.store, rows)
         batches = Batches(self.embedder, documents, report, source=self.kept.info.location)
         for _ in batches.shards(0):
@@ -341,6 +344,7 @@ class _SyncedStore(PatchJob):
     def check_sources(self, work: Work) -> None:
         self.check_vectors(work)
         super().check_sources(work)
+        # Vectors were read from it until now, so it must not have changed either
         self.kept.check_unchanged(self.kept_before)
 
 

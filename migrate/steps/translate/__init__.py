@@ -75,6 +75,7 @@ class Translate(TranslateOptions, JobStep["Translation"]):
         if self.pace is not None and not (isinstance(self.pace, int | float) and LEAST <= self.pace <= 1):
             raise UsageError(f"`pace=` is a share of the time, from {LEAST} to 1; give one such as 0.25")
         self._check_workers()
+        # Not above: `--help` imports this module, and would load NumPy and the stores with it
         from migrate.steps.translate.job import engine_called, refuse_output_in
 
         if self.output is not None:

@@ -139,6 +139,7 @@ class _FromBatches(StoreTranslation):
         expected = self.fitted.translate(compared, texts, source=self.store.info.location, patch=self.patch)
         largest_difference = _ROUNDING * np.linalg.norm(expected.vectors, axis=1, keepdims=True)
         is_other[rows] |= (np.abs(vectors[rows] - expected.vectors) > largest_difference).any(axis=1)
+        # NaN, where the stitch knows no confidence, has to be NaN on both sides
         is_other[rows] |= ~np.isclose(confidence[rows], expected.confidence, rtol=0, atol=_ROUNDING, equal_nan=True)
         if is_other.any():
             doc_id = batch.ids[int(is_other.argmax())]
@@ -168,6 +169,7 @@ class _FromBatches(StoreTranslation):
         """Return which rows of a batch of `count` the stitch makes again, evenly spaced."""
         number = self.compared
         if number is None:
+            # All, where that takes a product of matrices; to read the texts of all takes as long as the translation
             number = _COMPARED_WITH_TEXTS if self.fitted.reads_texts else count
         return np.linspace(0, count - 1, min(number, count)).astype(np.int64)
 

@@ -51,6 +51,7 @@ class Budget:
 
         Raises UsageError: it is none of these, or nothing, or more than 100 %.
         """
+        # People type 5,000 as it is printed
         parsed = re.fullmatch(r"(?P<usd>\$)?(?P<amount>\d+(\.\d+)?)(?P<unit>%|tok)?", text.strip().replace(",", ""))
         if parsed is None or (parsed["usd"] and parsed["unit"]):
             raise _not_a_budget(text)
@@ -119,7 +120,8 @@ class Budget:
         self, ranked: Iterable[DocumentRow], tokens: int, most: float, tally: Tally
     ) -> Iterator[DocumentRow]:
         stream = iter(ranked)
-        # The ranking is lazy: texts are read no further than the budget goes
+        # The ranking is lazy: texts are read no further than the budget goes.
+        # 256 is arbitrary: up to so many texts are read beyond the budget, and so many are counted in one call
         while block := list(islice(stream, 256)):
             sums = tokens + np.cumsum(tally.tokens([candidate.document for candidate in block]))
             fits = int((sums <= most).sum())
@@ -241,6 +243,7 @@ def look_over(
     policy: str, store: Store, fitted: FittedStitch, queries: Vectors | None, *, progress: Progress = no_progress
 ) -> Survey:
     """Return as much of a survey as the policy needs; chance needs no look at the vectors."""
+    # Nobody asks for the vectors then, and to translate a store only to rank it takes as long as the translation
     if policy == RANDOM:
         return Survey(paid_rows(store, fitted), np.full(store.info.count, np.nan, dtype=np.float32))
     if policy != QUERY_LOG:
@@ -291,6 +294,7 @@ def choose_within(store: Store, survey: Survey, budget: Budget, policy: str, *, 
     order = rank_rows(policy, survey, random_order(store, seed))
     ranked = distinct_texts(store, order, len(order))
 
+    # A sample has its rows in ascending order, whatever order they were chosen in
     chosen = sorted(budget.choose(ranked, paid, store.info.count, tally), key=lambda candidate: candidate.row)
     rows = np.array([candidate.row for candidate in chosen], dtype=np.int64)
     documents: tuple[Document, ...] = tuple(candidate.document for candidate in chosen)

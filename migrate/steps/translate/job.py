@@ -380,6 +380,7 @@ class StoreTranslation(RewriteJob):
         if fitted.reads_texts and fitted.reader is not None and fitted.reader.models:
             return None
         location = self.store.info.location
+        # Each process opens the store for itself, by its location: open files and indexes are of one process
         return partial(_open_shards, location, fitted, self.rows, self.patch, self.output, work.content)
 
     def check_sources(self, work: Work) -> None:
@@ -484,6 +485,7 @@ def _open_shards(
 ) -> Callable[[Shard], tuple[Arrays, Facts]]:
     """Open the store and the writer, and return the function that makes a shard."""
     store = open_store(location)
+    # A process opens the writer with its first shard, and keeps it for the others
     open_writer = lru_cache(1)(partial(output.writer, store, content))
 
     def make(shard: Shard) -> tuple[Arrays, Facts]:

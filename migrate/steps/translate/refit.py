@@ -22,6 +22,7 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 
 def extended(store: Store, true_vectors: TrueVectors, documents: Sequence[Document], vectors: Vectors) -> TrueVectors:
     """Return the true vectors with those of further documents, (m, q), and of the copies of their texts."""
+    # Copies get the true vector of their text without being paid for again
     copies = {doc_id: len(true_vectors.ids) + position for doc_id, position in find_copies(store, documents).items()}
     ids = [*true_vectors.ids, *(document.id for document in documents)]
     return TrueVectors(ids, np.concatenate([true_vectors.vectors, vectors]), {**copies, **true_vectors.copies})
@@ -88,6 +89,7 @@ def _pairs(
 def _specs(fitted: FittedStitch) -> Sequence[str]:
     """Return the kind that the user asked for; none, for all that apply, where it was chosen among several."""
     judged = [row for row in fitted.selection.candidates if not row.is_control]
+    # More than one was judged, so the choice was the program's; with more pairs another may be best
     if len(judged) > 1:
         return ()
     return [fitted.stitch.spec]

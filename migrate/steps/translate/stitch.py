@@ -151,6 +151,7 @@ class Refit:
         query_digests = digests_of(self.log[:MOST_QUERIES])
         true = with_choosers(self.embedder, query_digests).embed_documents(choice.sample.documents, progress=progress)
         claim = Claim(choice.sample.documents, true)
+        # Proven once more: the new true vectors stand beside those of the sample, and servers of one name may differ
         matches(claim, self.embedder, past_cache=True).require(store.info.location)
         paid = choice.survey.paid.copy()
         paid[choice.sample.rows] = True
