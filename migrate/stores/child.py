@@ -26,8 +26,10 @@ from migrate.files import output_errors
 from migrate.stores.frames import DONE, FAILED, HEADER, LONGEST, OS_ERROR, REFUSED
 from migrate.stores.worker import EXIT_CODE, JOB_SIZE
 
+# Arbitrary: whatever else writes there meanwhile is not to meet a full disk.
 _SPARE_BYTES: Final = 64 << 20
 """What stays free of the file system that decoded content is written to."""
+# Arbitrary: less refuses sound files on a busy machine, more waits longer for a file that hangs FAISS.
 QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
 

@@ -66,6 +66,7 @@ def is_content(recorded: object, content: Mapping[str, Any], store: Store) -> bo
         return False
     noted_content = present_names(recorded)
     compared = {**content_as_noted(recorded, content, store)}
+    # What is not noted cannot differ: a report of an earlier version is to stay valid.
     if _BESIDE not in noted_content:
         del compared[_BESIDE]
     return noted_content == compared

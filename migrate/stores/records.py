@@ -56,6 +56,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
         )
     if distance != "cosine":
         return distance, ()
+    # Only the metric is found here: vectors that are not finite are named by whoever reads them.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(sample):
             norms = np.sqrt(squared_norms(sample))

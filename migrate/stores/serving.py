@@ -80,6 +80,7 @@ class ConnectionPool(Generic[_Connection]):
         self._connect = connect
         self._check = check
         self._idle: list[_Connection] = []
+        # Of the list, not of the pool: a finalizer that refers to its own object keeps that alive for ever.
         weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager

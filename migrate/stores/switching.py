@@ -169,6 +169,7 @@ class Exchange:
                 recorded = {"aliases": [self.old, self.new], **identities}
             if recorded.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is only partly deleted; run `forget` again")
+            # Before the names are traded: a run killed in between is finished by the next one, which finds the goal.
             backend.note(self.old, {**recorded, "record": dict(record), "goal": SWITCHED})
             backend.swap({self.old: recorded["new"], self.new: recorded["old"]})
 
@@ -422,6 +423,8 @@ class Folders(Places):
     def swap(self, targets: Mapping[str, str]) -> None:
         """Bring the folder of each token to its name."""
         first, second = targets.values()
+        # Without an exchange in one step three renames do it, and one more look finds them done. More means that
+        # somebody else moves the folders.
         for _ in range(5):
             old = _token(self.old)
             new = _token(self.new)
@@ -449,6 +452,7 @@ class Folders(Places):
 
     def drop(self, name: str) -> None:
         """Delete a folder, which is taken out of the way first."""
+        # First a name that opens no store: half of one, left by a kill, must not be found under its own.
         os.rename(name, self._gone)
         self._delete_gone()
 

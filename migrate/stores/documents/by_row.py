@@ -25,6 +25,7 @@ from migrate.stores.switching import BESIDE
 _PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv", "*.txt", "*.npy")
 _INDEXES: Final = ("*.faiss", "*.index", "*.bin")
 _PICKLES: Final = ("*.pkl", "*.pickle")
+# Arbitrary: to count its entries each file is read, maybe to its end, whenever the store is opened.
 _MOST_FILES: Final = 20
 
 
@@ -81,6 +82,7 @@ def _elements(file: Path, count: int) -> Iterator[int]:  # noqa: ARG001
 def _cells(file: Path, count: int) -> Iterator[int]:
     """Yield the number of rows of a table, without the header and with it."""
     with open_file(file, buffering=1 << 20) as opened:
+        # One more than could fit says enough: the rest of a large file is not read.
         rows = sum(1 for _ in islice(cells_of(file, opened), count + 2))
     yield from (rows - 1, rows)
 

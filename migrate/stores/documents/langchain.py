@@ -189,6 +189,7 @@ class LangchainDocuments(DocumentSource):
         if name == "text":
             start, size = content
             if start not in self._texts:
+                # Arbitrary: enough for documents that share one and follow each other; any other is read again.
                 if len(self._texts) >= 64:
                     self._texts.clear()
                 self._texts[start] = self._value(start, size)

@@ -102,6 +102,7 @@ def _document(node_id: str, node: Any) -> Document:
     fields = _table(node, "__data__")
     resource = fields.get("text_resource")
     text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
+    # Earlier releases of LlamaIndex wrote nodes with `extra_info`.
     metadata = fields.get("metadata", fields.get("extra_info"))
     if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
         raise MalformedError(f"node {node_id!r} lacks a text or metadata")

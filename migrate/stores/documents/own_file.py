@@ -252,6 +252,7 @@ def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: s
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
     label = record.get(LABEL)
+    # Any number of 18 digits is an int64; a cell of a table is a text whatever it holds.
     if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
         label = int(label)
     line = {"id": str(own_id), "text": content or None, "metadata": metadata, LABEL: label}
@@ -358,6 +359,7 @@ def find_own_file(
     files.sort(key=lambda file: file.stem != index.stem)
     fitting: dict[Path, DocumentSource] = {}
     why = ""
+    # Arbitrary: each of them is read to its end before one is taken, and a folder may hold thousands.
     for file in files[:20]:
         try:
             fitting[file] = own_documents(file, index, rows, named, kind=kind)

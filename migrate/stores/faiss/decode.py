@@ -92,8 +92,10 @@ def decode_index(loaded: Any) -> Decoded:
                 ids = map_ids
             else:
                 ids = map_ids[_checked(ids, map_ids.size)]
+            # The length of the map and its ids, which FAISS writes behind the index inside.
             tail_bytes += 8 + 8 * map_ids.size
         if isinstance(index, faiss.IndexRefine):
+            # The `k_factor`, which FAISS writes behind both of its indexes.
             tail_bytes += 4
         if index.metric_type != inner.metric_type:
             metrics = f"{METRICS[index.metric_type]}, {METRICS[inner.metric_type]}"

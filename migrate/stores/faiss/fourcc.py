@@ -65,6 +65,7 @@ def describe_content(head: bytes) -> str:
 
 def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:
     """Return a code and the header of a trained index; FAISS ignores the two numbers in its middle."""
+    # 1 << 20 is what FAISS itself writes there, so that files are the same to the byte.
     return struct.pack("<4siqqqBi", code.encode(), dim, count, 1 << 20, 1 << 20, 1, METRIC_NUMBERS[metric])
 
 

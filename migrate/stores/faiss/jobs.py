@@ -202,6 +202,7 @@ def _recall(
     valid = rows >= 0
     pairs = zip(sample, take(np.maximum(rows, 0)), strict=True)
     scores = np.stack([_scores(query[None], candidates, inner_product=inner)[0] for query, candidates in pairs])
+    # FAISS sums in another order: scores of the same two vectors differ in the last digits of float32.
     slack = 1e-4 * np.maximum(1, np.abs(tenth))
     return float(((scores >= (tenth - slack)[:, None]) & valid).mean())
 

@@ -74,6 +74,7 @@ def _block_rows(dim: int) -> int:
 def _sizes(sizes: NDArray[np.int64]) -> bytes:
     """Return the sizes as FAISS writes them: of all lists, or, where most are empty, number and size of the others."""
     filled = np.flatnonzero(sizes)
+    # The rule of FAISS, so that files are the same to the byte.
     if len(filled) > len(sizes) / 2:
         kind = b"full"
         content = sizes

@@ -120,6 +120,8 @@ class IndexSearcher(StoreSearcher):
     def _parameters(self, index: Any, selector: Any) -> Any:
         import faiss
 
+        # Parameters that are given replace those of the index, and have 1 list or 16 candidates unless they say
+        # otherwise.
         if isinstance(index, faiss.IndexIVF):
             return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
         if isinstance(index, faiss.IndexHNSW):
@@ -166,6 +168,7 @@ class IndexSearcher(StoreSearcher):
                 if not rows and self.info.count:
                     location = self.info.location
                     raise UsageError(f"{location}: no document has metadata called {name!r} to filter by")
+                # Arbitrary: filters by ever other names are not to fill the memory of a process that serves for weeks.
                 if len(self._rows_by) >= 32:
                     self._rows_by.clear()
                 self._rows_by[name] = {value: np.array(positions, np.int64) for value, positions in rows.items()}

@@ -87,6 +87,7 @@ def build_index(
     }
     with output_errors(path):
         if labels is not None:
+            # In a file, as a job is JSON that is received in one piece, and labels take eight bytes a vector.
             labels_path.write_bytes(np.ascontiguousarray(labels, "<i8").tobytes())
     recall = None
     for tag, content in run_job(path, job, file_bytes=size, quiet_s=_QUIET_S):

@@ -155,6 +155,8 @@ class ColumnOutput(Output):
             raise taken(self.location, self.column)
         if is_added and not force:
             raise already_exists(self.location)
+        # Found out by doing it: nothing else tells whether a file system can, and after the vectors are made it is too
+        # late.
         with output_errors(self.path), tempfile.TemporaryDirectory(prefix=".", dir=self.path.parent) as trial:
             folders = Path(trial, "first"), Path(trial, "second")
             for folder in folders:

@@ -37,6 +37,7 @@ _GROUP_BYTES: Final = 16 << 20
 _GROUP_ROWS: Final = 8_192
 """The number of documents in memory at once, whatever else they have."""
 
+# Arbitrary: a killed run makes no more than the rows of one file again, and a store has not too many files.
 _GROUPS_A_SHARD: Final = 16
 _UNFINISHED: Final = ".part-"
 _MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
@@ -123,6 +124,7 @@ class ParquetWriter(StoreWriter):
                         self._storage.files().put(path, name)
                     else:
                         sync_path(path)
+                        # `tempfile` makes files that their owner alone may read.
                         path.chmod(0o644)
                         path.replace(self.folder / name)
                         sync_path(self.folder)
