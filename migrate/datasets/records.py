@@ -63,6 +63,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def record_id(record: dict[str, Any], location: str) -> str:
     """Return the id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
     value = record.get("_id", record.get("id"))
+    # `true` is an integer to Python.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
@@ -123,6 +124,7 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
             firsts.setdefault(query.text, query)
     if not times:
         raise DatasetError(f"{path}: the file has no queries; write one a line")
+    # `most_common` leaves equal counts in the order in which they first came.
     return tuple(firsts[text] for text, _ in times.most_common())
 
 

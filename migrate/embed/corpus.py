@@ -276,6 +276,7 @@ class _CorpusJob(StoreJob):
         self._open.close()
 
     def configuration(self) -> Configuration:
+        # First: what a model learns of the corpus is a part of what it is known by in the options.
         self.embedder.fit(_documents_with_text(self.read_documents(), self.skip_blank, []))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
         options = {**self.options, **shape, **model_options(self.embedder)}
@@ -310,6 +311,7 @@ class _CorpusJob(StoreJob):
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         writer.finish(work.all_rows(writer.dim), work.shards)
+        # The files were read as a stream, twice: rows of two versions of one would be a store that nobody has.
         for stamp in self._stamps:
             stamp.check()
         manifest, details = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))

@@ -12,6 +12,7 @@ from migrate.engines.row_ranges import RowRange
 from migrate.errors import UsageError
 
 _LOCAL: Final = "local:"
+# Arbitrary: a cluster that is being started gets so long for its first worker.
 _PATIENCE_S: Final = 30
 
 

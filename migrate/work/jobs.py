@@ -42,7 +42,9 @@ class Configuration:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the state of unfinished work has it."""
+        # The tool too: another version may make other bytes of the same rows, and an output is to be of one piece.
         content = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
+        # As it will be read from the file, where tuples are lists: it is compared with that.
         read_back: dict[str, Any] = json.loads(canonical_json(content))
         return read_back
 

@@ -379,6 +379,7 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
         configuration.check(state.configuration, output)
         return state
     output.clear()
+    # Those that it had listed went with the folder.
     work.shards = ShardFolder(work.shards.path)
     for folder in (work.path, work.content, work.shards.path):
         folder.mkdir()
@@ -404,6 +405,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | No
                 rows += len(shard)
                 progress(job.stage, rows, job.total)
         details = job.finish(work, work.writer(_dim(work)))
+        # First the files, then the note that all is there: a power cut must not leave the note alone.
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
         state.complete = details

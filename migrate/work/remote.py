@@ -72,6 +72,7 @@ class Folder:
         """Write a file where there is none; False where another content has its name."""
         with self.open() as (system, folder):
             try:
+                # The store itself decides: to look first and write then would let two runs both find the place free.
                 system.pipe_file(f"{folder}/{name}", content, mode="create")
             except FileExistsError:
                 return bool(system.cat_file(f"{folder}/{name}") == content)
@@ -140,6 +141,7 @@ def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
             while remaining:
                 remaining = remaining[file.write(remaining) :]
         os.fsync(file.fileno())
+    # Only now: whatever has its final name counts as finished, to any process that lists the folder.
     os.rename(unfinished, path)
     sync_path(path.parent)
 

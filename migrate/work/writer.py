@@ -122,6 +122,7 @@ class FlatFileWriter(StoreWriter):
         self._end = len(head)
         self._hasher.update(head)
         with output_errors(path):
+            # Not truncated: the rows that an earlier run has put there are not made again.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 write_at(descriptor, memoryview(head), 0)  # an earlier run may have completed it
