@@ -300,6 +300,7 @@ def _restored(digest: str, files: Mapping[str, bytes], columns: BatchColumns, an
                 (Path(temporary) / name).write_bytes(content)
             _loaded[digest] = load_stitch(temporary)
     function = BatchFunction(_loaded[digest], columns, any_store)
+    # A worker may pickle the function once more: it is not to save the stitch anew for that.
     function.__dict__["_saved"] = digest, files
     return function
 
@@ -322,6 +323,7 @@ def _rows_of(column: Any, name: str) -> list[Any]:
 
 def _ids(values: Sequence[Any], name: str) -> list[str]:
     for row, value in enumerate(values):
+        # `True` is an integer to Python, and would become the id "True".
         if isinstance(value, bool) or not isinstance(value, str | Integral):
             raise InputError(
                 f"the batch: row {row} has no text and no integer in the column of ids {name!r}, but {value!r:.40}; "
@@ -342,6 +344,7 @@ def _texts(values: Sequence[Any], ids: Sequence[str], name: str) -> list[str]:
 
 
 def _is_empty(value: Any) -> bool:
+    # pandas has NaN where a cell is empty, in columns of texts too.
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 

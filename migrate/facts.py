@@ -26,6 +26,7 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
+        # Python would write `NaN` and `Infinity`, which are no JSON, and which other programs refuse to read.
         if not isfinite(value):
             return None
         return value

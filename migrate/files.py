@@ -323,6 +323,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     UsageError where `path` exists and `force` is not given.
     """
     with _unfinished(path, force=force) as unfinished:
+        # For this user alone until it is whole: nobody is to read a part of it by the name that it has meanwhile.
         os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield unfinished
         os.chmod(unfinished, 0o644)
@@ -379,6 +380,7 @@ def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
 
 def hidden_sibling(path: Path, ending: str) -> Path:
     """Return a hidden path beside an output, for what is there while it is made."""
+    # Beside it, as a rename is one step within a file system only.
     return path.parent / f".{path.name}.{ending}"
 
 
@@ -455,6 +457,7 @@ def mounts_in(path: Path) -> list[Path]:
         if not os.path.ismount(resolved):
             return []
         return [resolved]
+    # In bytes, as a path need not be Unicode.
     escaped = re.compile(rb"\\([0-7]{3})")  # blanks, for example
     points = {escaped.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
     return sorted(
@@ -552,6 +555,7 @@ def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None
 
 def exchange_paths(first: Path, second: Path) -> bool:
     """Let two paths trade places in one step (renameat2 of Linux); False where the system cannot."""
+    # The `os` of Python has no call that exchanges two paths.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -560,6 +564,7 @@ def exchange_paths(first: Path, second: Path) -> bool:
     if rename(current_folder, os.fsencode(first), current_folder, os.fsencode(second), exchange) == 0:
         return True
     code = ctypes.get_errno()
+    # An old kernel has no such call, and a file system that cannot do it says EINVAL.
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(first))

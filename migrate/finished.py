@@ -123,6 +123,7 @@ def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any
         if not has_one_hash:
             hashes = {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
         for name, output in record["outputs"].items():
+            # The name becomes a path: a record that was edited must not lead out of the folder.
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
             expect(output, {"facts": Mapping[str, Any], **hashes})

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 
 from migrate.files import open_file
 
+# Arbitrary: far more than a manifest or a report takes, and still held in memory by most machines.
 MOST_BYTES: Final = 1 << 30
 DEEPEST: Final = 100
 """Levels of lists and tables in each other; what is made of a value goes down as far, and Python only so far."""
@@ -93,6 +94,7 @@ def parse_json(content: bytes | str) -> Any:
         if isinstance(content, str):
             text = content
         else:
+            # Editors of Windows begin a file with a byte order mark, which `json` refuses.
             text = content.decode().removeprefix("\ufeff")
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
@@ -184,6 +186,7 @@ def _malformed(error: Exception) -> MalformedError:
 
 def _check(value: Any) -> None:
     """Make sure that whoever goes on with a value can hash, print and count what is in it."""
+    # Level by level: a function that calls itself would fail at the depth that is to be refused.
     level = [value]
     for _ in range(DEEPEST):
         level = list(_inside(level))
@@ -269,6 +272,7 @@ def _converted(value: Any, hint: Any, path: str) -> Any:
 
 def _simple(value: Any, hint: Any, path: str) -> Any:
     types, expectation = _SIMPLE[hint]
+    # By the type itself: `isinstance` takes `true` for a whole number.
     if type(value) not in types:
         raise _wrong(value, expectation, path)
     if hint is int and abs(value) >= _WORD:

@@ -83,6 +83,7 @@ def chunks_of(batch: Batch, dim: int) -> Iterator[Batch]:
     count = _rows_in(_CACHE_BYTES, dim)
     for start in range(0, len(batch), count):
         span = slice(start, start + count)
+        # Copies, as a store overwrites a batch once the next one is asked for, and threads still work on this one.
         yield Batch(batch.ids[span], np.array(batch.vectors[span]))
 
 

@@ -75,6 +75,7 @@ def folded(text: str) -> str:
     >>> folded("D\u00e9j\u00e0 \uff36\uff35, \u0440l\u0435\u200bas\u00ade")
     'deja vu, please'
     """
+    # Twice, as Unicode compares without case (NFKC_Casefold): folding may leave what NFKC would change again.
     spelled = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if spelled.isascii():
         return spelled
@@ -132,6 +133,7 @@ class NormSummary:
 
 def squared_norms(vectors: Vectors) -> NDArray[np.float32]:
     """Return squared Euclidean norm of each row of (n, dim), shape (n,)."""
+    # Not `(vectors ** 2).sum(axis=1)`, which would make another array as large as the vectors.
     squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
     return squares
 
