@@ -143,6 +143,7 @@ def _vector_files(folder: Path) -> list[Path]:
         if not file.name.startswith(".") and file.name not in (CONFIDENCE_NAME, SOURCES_NAME) and _is_array(file):
             try:
                 _read_header(file)
+            # Another `.npy` may be anything, labels for example: it does not keep the one of vectors from being found.
             except StoreError:
                 continue
             vector_files.append(file)

@@ -26,6 +26,7 @@ def content_of(store: Store, function: str = BLAKE3) -> dict[str, Any]:
     vectors = new_hasher(function)
     for batch in store.scan():
         update_texts(ids, batch.ids)
+        # The same bytes on a machine of the other byte order.
         vectors.update(np.ascontiguousarray(batch.vectors, "<f4").reshape(-1).view(np.uint8).data)
     content = {**store.snapshot(function).fingerprint, "ids_hash": noted(ids), "vectors_hash": noted(vectors)}
     beside_hashes = {}

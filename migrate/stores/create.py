@@ -194,6 +194,7 @@ def write_docs(source: Store, folder: Path) -> None:
     """Write the documents of a store of any kind into a docs.jsonl."""
     docs = _DocsFile(folder)
     documents = source_documents(source)
+    # Arbitrary: the file is opened and written to once for each of these.
     while chunk := list(islice(documents, 1_000)):
         docs.append(chunk)
     docs.finish()

@@ -92,6 +92,7 @@ class IdIndex:
     @cached_property
     def sha256(self) -> str:
         """A hash of the ids."""
+        # The ends too, as the same bytes may be cut into other ids.
         return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
 
 

@@ -66,6 +66,7 @@ def sync_tree(folder: Path) -> None:
         for parent, _, names in os.walk(folder):
             for name in names:
                 sync_path(Path(parent) / name)
+            # The names in it, too: a file is lost to a power cut with its name.
             sync_path(Path(parent))
 
 

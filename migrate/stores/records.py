@@ -128,6 +128,7 @@ def as_document(
             f"{location}: {text!r} of record {doc_id} is {type(content).__name__}, not text; say ?text=FIELD for "
             "another"
         )
+    # Beside other fields it stays one of them, as a name could come twice.
     if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):
         fields = fields[nested]
     return Document(doc_id, content or "", fields)

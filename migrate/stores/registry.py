@@ -271,6 +271,7 @@ def _recognised(path: Path) -> bool:
 def _is_place(path: Path) -> bool:
     try:
         return path.is_file() or path.is_dir()
+    # A text that is no location of a file may be too long for a name, or hold a zero byte.
     except (OSError, ValueError):
         return False
 

@@ -97,6 +97,7 @@ class ConnectionPool(Generic[_Connection]):
         except BaseException:
             _close_all([connection])
             raise
+        # Only here: one whose use ended in an error may still be in the middle of an answer.
         self._idle.append(connection)
 
     def clear(self) -> None:

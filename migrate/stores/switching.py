@@ -161,6 +161,8 @@ class Exchange:
                 recorded = None
             if recorded is None:
                 for name in (self.old, self.new):
+                    # Each of the two is the only copy of what it has, and a second switch would lose the way back of
+                    # the first.
                     if (old := backend.switched_with(name)) is not None:
                         raise moved(backend.location_of(name), old)
                 self.check()
@@ -201,6 +203,7 @@ class Exchange:
                     raise UsageError(
                         f"{self.old}: the switch is incomplete: run `switch` or `rollback` to finish it, then `forget`"
                     )
+                # What somebody has put there since is not the store that was switched, and is not deleted.
                 if replaced not in (None, record["old"]):
                     raise not_switched(backend.location_of(self.old))
                 backend.note(self.old, {**record, "goal": FORGOTTEN})
@@ -390,6 +393,7 @@ class Folders(Places):
             self._remove_journal()
             return
         if record["goal"] != FORGOTTEN:
+            # One of them is at the spare place where a run was killed between two renames.
             tokens = {_token(path) for path in (self.old, self.new, self._spare)}
             if not {record["old"], record["new"]} <= tokens:
                 raise not_switched(self._journal)

@@ -37,6 +37,7 @@ from migrate.vectors import Document, Vectors
 
 # Arbitrary: rows in no order are read again for each portion, so more memory saves time.
 _ROWS_IN_MEMORY: Final = 16_384
+# Arbitrary: the texts and metadata of so many documents are in memory at once.
 ROWS_PER_BATCH: Final = 1024
 
 
@@ -249,6 +250,7 @@ def check_ids(column: Any, path: Path) -> Any:
 
     if column.null_count:
         raise malformed(path, f"{column.null_count} rows have no id", "give each row an id")
+    # `large`, as the offsets of one `string` array end at 2 GiB of text.
     column = column.cast(pyarrow.large_string()).combine_chunks()
     if repetitions := len(column) - pyarrow.compute.count_distinct(column).as_py():
         raise malformed(path, f"ids are repeated ({repetitions} repetitions)", "give each row its own id")

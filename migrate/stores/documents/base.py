@@ -109,6 +109,7 @@ class LazyIds(Sequence[str]):
         return iter(self._ids)
 
     def __eq__(self, other: object) -> bool:
+        # A text is a sequence of texts, too.
         if isinstance(other, str) or not isinstance(other, Sequence):
             return NotImplemented
         return self._ids == list(other)

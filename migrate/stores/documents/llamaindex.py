@@ -136,6 +136,7 @@ def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, A
     else:
         excluded = []
     template = fields.get("metadata_template", fields.get("metadata_tmpl")) or "{key}: {value}"
+    # Earlier releases spelled it so.
     separator = fields.get("metadata_separator", fields.get("metadata_seperator")) or "\n"
     lines = [_fill(template, key=key, value=str(value)) for key, value in metadata.items() if key not in excluded]
     joined = str(separator).join(lines).strip()

@@ -96,6 +96,7 @@ def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:
 def _is_of_lines(path: Path) -> bool:
     """Return whether the first two lines of a file are objects of JSON, each by itself."""
     with open_file(path) as file, suppress(MalformedError):
+        # Of two, as a file with one object of JSON in one line may be either.
         values = [parse_json(line) for _, _, line in islice(lines_of(file, path), 2)]
         return len(values) == 2 and all(isinstance(value, dict) for value in values)
     return False
@@ -111,6 +112,7 @@ def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
     first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
     delimiter = "\t"
     if path.suffix != ".tsv":
+        # Spreadsheets write a semicolon where the comma divides decimals.
         delimiter = max((",", ";", "\t"), key=first.count)
     file.seek(0)
     # of the whole process; its own limit is less than a long text
@@ -255,6 +257,7 @@ def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: s
     # Any number of 18 digits is an int64; a cell of a table is a text whatever it holds.
     if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
         label = int(label)
+    # None for an empty text: a file in which all are empty has no texts.
     line = {"id": str(own_id), "text": content or None, "metadata": metadata, LABEL: label}
     return (json.dumps(line, ensure_ascii=False) + "\n").encode()
 
@@ -281,6 +284,7 @@ def own_documents(
             documents = JsonlDocuments(path, rows, written=_written(path, lines, rows.count))
             break
         except RepeatedIdError:
+            # A field that the user has named is the only one: there is none to try after it.
             if doc_id is fields.ids[-1]:
                 raise
             notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")

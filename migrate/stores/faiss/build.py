@@ -33,6 +33,7 @@ _PLAIN_LISTS: Final = re.compile(r"(IVF\d+(_HNSW\d+)?|IMI\d+x\d+),Flat")
 def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Write an index after a recipe, trained on the vectors and filled with them, and wait for the disk."""
     count, dim = vectors.shape
+    # Arbitrary: one thread builds a smaller index in a moment.
     is_large = count >= 50_000
     # Who comes first decides how a graph is linked.
     order_matters = "HNSW" in recipe.factory

@@ -19,6 +19,7 @@ from migrate.stores.frames import RefusedError
 
 Rows = NDArray[np.float32]
 
+# Arbitrary: each transform that is undone makes a copy of as much.
 _BLOCK_BYTES: Final = 4 << 20
 
 _RIGHT_ANGLES: Final = 2e-4

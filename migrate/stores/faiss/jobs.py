@@ -147,6 +147,7 @@ def recall(job: dict[str, Any], pipe: BinaryIO) -> None:
     decoded = decode_index(index)
 
     def take(rows: NDArray[np.int64]) -> Vectors:
+        # Ascending and once each, as the blocks of vectors pass by in their order, and once.
         unique, positions = np.unique(rows, return_inverse=True)
         return np.concatenate(list(_picked(decoded.rows(), unique)))[positions.reshape(rows.shape)]
 
@@ -157,6 +158,7 @@ def ask(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send labels and scores of what the index finds for queries, a block of them at a time."""
     index = load(job["path"])
     if job["setting"] is not None:
+        # It finds the setting however deep the index lies that has it.
         faiss.ParameterSpace().set_index_parameter(index, *job["setting"])
     queries = np.fromfile(job["queries"], "<f4").reshape(-1, index.d)
     for first in range(0, len(queries), _QUERIES_AT_ONCE):

@@ -25,8 +25,10 @@ from migrate.stores.faiss.recipe import FLAT, Recipe
 from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS, RUNS
 
 JOBS: Final = "migrate.stores.faiss.jobs"
+# Arbitrary: so many tell a recall of 0.9 to some 0.02, and are searched in a moment.
 QUERIES: Final = 200
 """Rows that are looked up for the recall of an index."""
+# Arbitrary: sound files of all kinds stay below it, and a damaged one ends before the machine suffers.
 _READ_SPARE_BYTES: Final = 1 << 30
 
 _Facts = tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[np.int64]]

@@ -273,12 +273,14 @@ class FaissSearcher(StoreSearcher):
             for tag, content in run_job(path, job, file_bytes=path.stat().st_size):
                 labels += content if tag == LABELS else b""
                 scores += content if tag == ROWS else b""
+        # A process that is killed in the middle has sent whole frames, too few of them.
         if not len(labels) == 2 * len(scores) == 8 * k * len(queries):
             raise StoreError(f"{path}: FAISS did not answer every query; the index is damaged, build it again")
         rows = rows_of(np.frombuffer(labels, "<i8").astype(np.int64, copy=False).reshape(-1, k), self._labels)
         is_found = (rows >= 0) & (rows < self.info.count)
         values = np.frombuffer(scores, "<f4").reshape(-1, k)
         different = np.unique(rows[is_found])
+        # Each id is read once: queries that are alike find the same documents.
         names = np.array(self._store.ids(different), object)
         return [
             as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])

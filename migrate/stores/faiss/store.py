@@ -133,6 +133,7 @@ class FaissStore(RowFileStore):
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = own_manifest(index)
+        # What the user names now counts before what was named when the store was made.
         options = {**((manifest and manifest.store.fields) or {}), **fields}
         named = {name: field for name, field in options.items() if name != ROWS_OPTION}
         self.source = _find_documents(index, pickled, Numbering(labels, file.added, file.count), named)

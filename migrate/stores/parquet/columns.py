@@ -147,6 +147,7 @@ class ColumnOutput(Output):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the folder may be replaced, and that the column is a new one, or one that this tool added."""
         store = self.store
+        # For what must never be replaced, whatever is asked: a mount point, or a folder of a switch.
         refuse_existing(self.path, force=True)
         self._refuse_strangers()
         refuse_name(self.location, self.column)
@@ -181,6 +182,7 @@ class ColumnOutput(Output):
         folder = content.parent / _FILES
         with output_errors(self.path):
             made_from = parse_json(read_file(content.parent / _SOURCE))
+            # What a program has written since then would go away with the old folder.
             if not store.is_as_opened() or made_from != _versions(store):
                 raise StoreError(
                     f"{self.location}: the files changed since the new ones were made from them; to start over, add "
@@ -276,6 +278,7 @@ def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
         _give_like(Path(shard.path), folder / shard.name)
     _give_like(store.files.folder, folder)
+    # What lies beside the files is of the old column, and says nothing of those that stay without it.
     _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
     if not is_main:
         folders_at(folder).forget(name)

@@ -365,6 +365,7 @@ class ObjectOutput(Output):
         name = file_name(url.rstrip("/").rpartition("/")[2] or "parquet")
         super().__init__(state_path(name, location), location, PARQUET, name=name)
         self.url = url
+        # By it a run knows its own objects: it goes on from them or removes them, and from nobody else's.
         self.by = f"{platform.node()}:{self.path}"
 
     def files(self) -> RemoteFiles:
@@ -431,6 +432,7 @@ class ObjectOutput(Output):
         mark = self._mark(files) or {}
         if self._is_ours(mark) and files.read(SHARDS_NAME) is None:
             names = [str(name) for name in mark.get("files", [])]
+            # The mark lies where others may write: no name in it may lead out of the place.
             ours = [name for name in names if "/" not in name.removeprefix(f"{OWN_FOLDER}/")]
             for name in [*ours, UNFINISHED_NAME]:
                 files.remove(name)
