@@ -93,6 +93,7 @@ def _attempt(url: str, partial: Path, progress: Progress, timeout_s: float) -> N
         with urllib.request.build_opener(_SameServer).open(request, timeout=timeout_s) as response:
             _receive(response, partial, received, progress)
     except urllib.error.HTTPError as error:
+        # An HTTPError is the open response, too.
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received:
             return  # nothing is left to send; the hash will show whether the file is right

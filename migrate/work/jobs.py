@@ -141,6 +141,7 @@ class Work:
             chunks: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
             if order is not None:
                 values = self.shards.all_values(name)
+                # Arbitrary: only so many are copied into another order at a time.
                 chunks = (values[order[part.start : part.stop]] for part in shards_of(len(order), 1 << 20))
             file = f"{name}.npy"
             hashes[file] = write_values(beside(self.content) / file, chunks, self.rows)

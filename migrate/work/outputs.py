@@ -76,6 +76,7 @@ class RunState:
         unfinished = folder / ".work.json"
         del content["output"]
         write_bytes(unfinished, json.dumps({"version": _VERSION, **content}, sort_keys=True).encode())
+        # In one step: with half a state, all that an earlier run has made and paid for would be made again.
         os.replace(unfinished, folder / _STATE)
         sync_path(folder)
 
@@ -385,6 +386,7 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
         folder.mkdir()
     state = RunState(work.output, configuration.as_json())
     state.write()
+    # The name of the work folder, too: a power cut would lose with it all that is durable inside.
     sync_path(work.path.parent)
     return state
 

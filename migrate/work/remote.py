@@ -52,6 +52,7 @@ class Folder:
                     return []
                 return sorted(file.name for file in path.iterdir())
         with self.open() as (system, folder):
+            # fsspec remembers listings: what another process has put there since would not be seen.
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
@@ -124,6 +125,7 @@ class Folder:
         except LeadMigrateError:
             raise
         except Exception as error:
+            # A library may quote the URL, and keys with it.
             message = f"{self.named}: {' '.join(scrub(str(error)).split())[:300] or type(error).__name__}"
             if isinstance(error, ImportError | ValueError):
                 raise UsageError(
@@ -134,6 +136,7 @@ class Folder:
 
 def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
     """Write a file that gets its name when it is whole and durable."""
+    # Of no form that counts as finished, and for one process alone: two may make the same shard.
     unfinished = path.with_name(f".{uuid.uuid4().hex}")
     with unfinished.open("wb", buffering=0) as file:
         for piece in pieces:
@@ -181,5 +184,6 @@ def refuse_url(url: str, last: str, *, force: bool) -> None:
     probe = f".{uuid.uuid4().hex}"
     if last in folder.names() and not force:
         raise already_exists(url)
+    # Found out by doing it: rights to list and to write are granted apart.
     folder.write(probe, b"")
     folder.remove(probe)

@@ -119,6 +119,7 @@ class Rows:
 
         def descriptor_of(file: int) -> int:
             nonlocal number, descriptor
+            # One at a time: there are as many files as shards, and a process may have some thousand open.
             if file != number:
                 with output_errors(self.paths[file]):
                     opened = open_descriptor(self.paths[file])

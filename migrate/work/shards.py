@@ -74,6 +74,7 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any
     header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(details), sort_keys=True)}}
     buffers = []
     end = 0
+    # In one order: the name of the file is the hash of its bytes, and the same rows are to have one.
     for name, arrays_of in sorted(arrays.items()):
         begin = end
         for array in arrays_of:

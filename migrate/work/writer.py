@@ -143,6 +143,7 @@ class FlatFileWriter(StoreWriter):
         start = shard.start
         begin = self._offset(shard.start)
         in_order = self._end == begin
+        # A copy: where a batch fails, the hash stays that of what was there before.
         hasher = self._hasher.copy() if in_order else new_hasher()
 
         def write(content: memoryview, offset: int) -> None:
@@ -167,6 +168,7 @@ class FlatFileWriter(StoreWriter):
                 if written is not None:
                     written.result()
             finally:
+                # First: a write under way would go to whatever file gets the number of the descriptor next.
                 pool.shutdown()
                 os.close(descriptor)
         if start != shard.stop:
@@ -223,6 +225,7 @@ class FlatFileWriter(StoreWriter):
                     write_at(descriptor, memoryview(head), 0)
                     self._end = -1
                 write_at(descriptor, memoryview(tail), self._offset(rows))
+                # A killed run may have left rows behind the end, where their number was not known.
                 os.truncate(descriptor, self._offset(rows) + len(tail))
                 os.fsync(descriptor)
             finally:
