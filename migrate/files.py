@@ -273,6 +273,7 @@ def _open_files() -> tuple[int, int]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names inside a folder."""
+    # Not to wait for who writes, where a pipe has come to that name.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
@@ -394,6 +395,7 @@ def beside(folder: Path) -> Path:
 
 def _remove(path: Path) -> None:
     """Remove a file, a link or a folder, if it exists."""
+    # Of a link the link alone is removed, never what it leads to.
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -633,10 +635,13 @@ def output_lock(path: Path) -> Iterator[None]:
 def _locked_file(lock: Path) -> int | None:
     """Return a descriptor of the lock file that has that name, locked; None where another process holds it."""
     while True:
+        # No link is followed: it could make any file of this user the lock.
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
+                # The holder before may have removed the name after this process opened it: then this locks what nobody
+                # else sees.
                 if os.path.samestat(os.fstat(descriptor), os.lstat(lock)):
                     return descriptor
         except BlockingIOError:

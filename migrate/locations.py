@@ -44,6 +44,7 @@ def hide_secrets(location: str) -> str:
     secrets: dict[str, str] = {}
 
     def take_password(match: re.Match[str]) -> str:
+        # Clients get it by itself, not as it has to be spelled in a URL.
         secrets["password"] = unquote(match[2])
         return f"{match[1]}@"
 
@@ -54,6 +55,7 @@ def hide_secrets(location: str) -> str:
             return ""
         return match[1]
 
+    # A path may have `:` and `@` in it.
     if "://" not in location:
         return location
     hidden, count = _UNQUOTED_AT.subn(take_password, location, count=1)
@@ -218,4 +220,5 @@ class Address:
         location = text[:end]
         fragment = text[end + 1 :]
         name, _, options = fragment.partition("?")
+        # An empty value means something: `?metadata=` asks for no column of metadata.
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -101,6 +101,7 @@ class _Facts:
                 f"{source}: in its details {error}; the file is damaged, copy or make it again"
             ) from error
         values = {cls._shape()[key][0]: details[key] for key in shape}
+        # JSON has no tuples, and facts that are equal have to compare as equal.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     @classmethod

@@ -55,6 +55,7 @@ def load_plugin(point: EntryPoint, expected: type) -> Any:
             f"{_package(point)}: cannot provide {point.name}, importing {point.value} failed with "
             f"{type(error).__name__}: {reason}; {advice}"
         ) from error
+    # Not `issubclass`, which Python refuses for a protocol that has more than methods.
     if not (expected in plugin.__mro__ if isinstance(plugin, type) else isinstance(plugin, expected)):
         if isinstance(plugin, type):
             name = plugin.__name__

@@ -35,6 +35,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """The beginning of one in JSON, alone or before the other half."""
 
+# `_LARGEST` has 302 digits.
 _DIGITS: Final = 300
 """The length of a number that may be too large."""
 

@@ -117,6 +117,7 @@ class Request:
         unfinished = note.with_suffix(f".{os.getpid()}")
         note_text = {"made": self._made, "code": code, "printed": "".join(self.printed)}
         with suppress(OSError):
+            # For this user alone: a note has what the command printed.
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             unfinished.write_text(json.dumps(note_text), "utf-8")
             os.replace(unfinished, note)

@@ -26,6 +26,7 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def available_cores(quota: Path = _QUOTA) -> int:
     """Cores that this process may use: by its affinity, and by the quota of its container; at least 1."""
+    # macOS has no such call.
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:

@@ -23,6 +23,7 @@ Result = TypeVar("Result")
 
 _BATCH_BYTES = 16 << 20
 _CACHE_BYTES = 2 << 20
+# Arbitrary: with fewer rows a product of matrices costs more a row, whatever the dimension.
 _FEWEST_ROWS = 256
 
 
@@ -33,6 +34,7 @@ def batch_rows(dim: int) -> int:
 
 def _rows_in(size: int, dim: int) -> int:
     """Return how many vectors are of about so many bytes, a power of two."""
+    # Powers of two: parts of the one size fill a batch of the other without a rest.
     return 1 << (max(size // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
 
 
