@@ -245,6 +245,7 @@ def make_private(path: Path) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
     os.close(descriptor)
     try:
+        # A link is made in one step, or not at all where another process was first.
         with suppress(FileExistsError):
             os.link(temporary, path)
     finally:

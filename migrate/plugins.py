@@ -15,6 +15,7 @@ def installed(group: str) -> dict[str, EntryPoint]:
     Raises UsageError: two packages use one name.
     """
     points: dict[str, EntryPoint] = {}
+    # In one order on every machine: the kinds are asked one after the other whether a path is theirs.
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         if point.name in points:
             packages = " and ".join(sorted(map(_package, (points[point.name], point))))

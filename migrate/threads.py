@@ -33,6 +33,7 @@ def available_cores(quota: Path = _QUOTA) -> int:
         cores = os.cpu_count() or 1
     try:
         share, period = quota.read_text().split()
+        # Rounded down: a thread that the quota stops in the middle keeps all others waiting.
         return max(1, min(cores, int(share) // int(period)))
     except (OSError, ValueError):  # no container, or "max"
         return cores

@@ -99,6 +99,7 @@ class ArrayStore(RowFileStore):
         )
         self.named_fields = {**named, **settled}
         documents.by_row = files_by_row(index, array.count, (documents.info.file,))
+        # All that a copy has: a change of any of them is a change of the store.
         files = (index, documents.info.file, *documents.by_row)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]

@@ -95,6 +95,7 @@ class Work:
         """Return the writer of this process, for vectors of a dimension."""
         if self._writer is None:
             self._writer = self.job.writer(self, dim)
+            # Before the first row is made, as a disk that fills up in the middle costs what was paid until then.
             if self.job.total is not None and self._writer.takes_room:
                 require_room(self.output, (self.job.total - self.rows) * dim * 4)
             self._writer.begin()

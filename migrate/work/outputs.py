@@ -376,6 +376,7 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     elif state is not None and state.complete is not None and not work.content.is_dir():
         state = None  # what was published is gone since
     output.refuse_existing(force=force)
+    # Nothing finished is nothing to go on from: then other options or another source are no reason to refuse.
     if state is not None and (len(work.shards) or state.complete is not None):
         configuration.check(state.configuration, output)
         return state

@@ -76,6 +76,7 @@ class Folder:
                 # The store itself decides: to look first and write then would let two runs both find the place free.
                 system.pipe_file(f"{folder}/{name}", content, mode="create")
             except FileExistsError:
+                # A run that was killed right after finds its own file, and goes on.
                 return bool(system.cat_file(f"{folder}/{name}") == content)
             return True
 

@@ -33,6 +33,7 @@ def files_by_row(index: Path, count: int, read: Collection[Path | None]) -> tupl
     """Return the files beside an index with `count` entries, but those that are `read` or belong to another index."""
     if not count:
         return ()
+    # What is called as another index belongs to that, even if it has as many entries.
     stems = {file.stem for file in sidecar_files(index, *_INDEXES) if is_faiss(file)}
     candidates = (
         file

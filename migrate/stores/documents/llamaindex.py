@@ -111,6 +111,7 @@ def _document(node_id: str, node: Any) -> Document:
 
 def is_simple(file: Path) -> bool:
     """Return whether a file begins as one that LlamaIndex's `SimpleVectorStore` writes."""
+    # LlamaIndex writes the vectors first, so that a large file need not be parsed to be known.
     with read_errors(file), open_file(file) as opened:
         head = opened.read(64).lstrip()
     return head.startswith(b"{") and f'"{EMBEDDINGS}"'.encode() in head

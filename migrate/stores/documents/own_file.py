@@ -49,6 +49,8 @@ from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
 _PICKLES: Final = ("*.pkl", "*.pickle")
+_LONGEST_CELL: Final = 1 << 28
+"""Characters; as many as a line of docs.jsonl may have bytes."""
 _TEXT: Final = "text"
 
 Record = dict[str, Any]
@@ -116,7 +118,7 @@ def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
         delimiter = max((",", ";", "\t"), key=first.count)
     file.seek(0)
     # of the whole process; its own limit is less than a long text
-    csv.field_size_limit(1 << 28)
+    csv.field_size_limit(_LONGEST_CELL)
     lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
     return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
 

@@ -61,7 +61,8 @@ class Decoded:
 
     def rows(self) -> Iterator[Rows]:
         """Yield all vectors, some at a time."""
-        step = max(1, _BLOCK_BYTES // (4 * self.stored.d))
+        row_bytes = 4 * self.stored.d
+        step = max(1, _BLOCK_BYTES // row_bytes)
         for first in range(0, self.stored.ntotal, step):
             numbers = np.arange(first, min(first + step, self.stored.ntotal))
             block = self.stored.reconstruct_batch(numbers)
@@ -216,8 +217,11 @@ def _try_one(index: Any, transforms: list[Any]) -> None:
 def _codes(index: Any) -> tuple[None, NDArray[np.int64] | None, int | None]:
     """Check an index without lists; return address and count of its codes, and the address after the last byte."""
     expected = index.ntotal * index.code_size
-    if isinstance(index, faiss.IndexFastScan):  # whole blocks
-        expected = -(-index.ntotal // index.bbs) * index.bbs * (index.M2 // 2)
+    if isinstance(index, faiss.IndexFastScan):
+        # whole blocks, and half a byte for each sub-vector of a row
+        n_blocks = -(-index.ntotal // index.bbs)
+        block_bytes = index.bbs * (index.M2 // 2)
+        expected = n_blocks * block_bytes
     if index.codes.size() < expected:
         raise RefusedError(
             f"the index counts {index.ntotal} vectors but holds {index.codes.size()} bytes of codes in place of "

@@ -32,14 +32,18 @@ from migrate.stores.frames import (
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.shards import ShardFolder
 
+# Arbitrary: a damaged count must fail here, and not as a request for terabytes, or a loop without an end.
+_LEAST_VECTOR_BYTES = 64 << 20
+_MOST_LOOPS = 10_000_000
+
 _QUERIES_AT_ONCE = 32
 """A process must not be silent for long, and codes of a large index are compared one by one."""
 
 
 def load(path: str) -> Any:
     """Return the index in a file, mapped into memory, with FAISS's own limits set to what the file can hold."""
-    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, 64 << 20))
-    faiss.set_deserialization_loop_limit(10_000_000)
+    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_VECTOR_BYTES))
+    faiss.set_deserialization_loop_limit(_MOST_LOOPS)
     # A path in the file is not followed: lists in a second file are looked for beside the index.
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     try:

@@ -107,6 +107,7 @@ class FaissKind:
                 index = _find_index(path)
             else:
                 index = path
+        # LangChain names both files alike, whatever the name: a pickle of another one is somebody else's.
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
         return FaissStore(path, index, pickled if is_langchain else None, address.options)

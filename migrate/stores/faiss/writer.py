@@ -83,6 +83,7 @@ def build_index(
         "metric": fourcc.METRIC_NUMBERS[metric],
         "recipe": asdict(recipe),
         "queries": QUERIES,
+        # Arbitrary: a sound build is not to meet it, and any other to end before it takes all memory of the machine.
         "memory_bytes": _BUILD_SPARE_BYTES + 8 * size + _GRAPH_ROW_BYTES * rows.count,
     }
     with output_errors(path):

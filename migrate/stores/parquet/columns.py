@@ -227,6 +227,7 @@ def _complete(source: LocalParquetStore, folder: Path, content: Path) -> Written
         _give_like(source.files.folder, folder)
         _list_shards(source.files.folder, folder)
         write_json(folder.parent / _SOURCE, _versions(source))
+        # By their ids, as what lies beside the column has to be found when rows come, go or change places.
         index = IdIndex.of([list(all_ids(source))], source.info.location)
         index.save(content / IDS_NAME)
     return Written(order=index.order)
