@@ -18,6 +18,7 @@ from migrate.files import open_file
 BLAKE3: Final = "blake3"
 SHA256: Final = "sha256"
 
+# A call for each text takes half as long again (0.40 s in place of 0.24 s for 400,000 ids); more at once gains nothing.
 _AT_ONCE: Final = 1 << 16
 
 _DISPLAY_NAMES: Final = {BLAKE3: "BLAKE3", SHA256: "SHA-256"}

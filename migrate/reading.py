@@ -26,6 +26,7 @@ MOST_BYTES: Final = 1 << 30
 DEEPEST: Final = 100
 """Levels of lists and tables in each other; what is made of a value goes down as far, and Python only so far."""
 
+# A float ends at 2^1024: what is counted with such a number in it stays finite.
 _LARGEST: Final = 1 << 1000
 _TOO_LARGE: Final = "a whole number of more than 1,000 bits"
 _WORD: Final = 1 << 64

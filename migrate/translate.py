@@ -21,6 +21,8 @@ from migrate.work.shards import Block, Shard
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
+# Not to be tuned: products of other rows together differ in the last digits, and unfinished work would go on with
+# these.
 _BATCH_BYTES = 16 << 20
 _CACHE_BYTES = 2 << 20
 # Arbitrary: with fewer rows a product of matrices costs more a row, whatever the dimension.

@@ -33,6 +33,7 @@ from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder, shards_of
 from migrate.work.writer import Complete, StoreWriter, Written, all_put
 
+# Arbitrary: vectors that are in memory, and in a row group, at once.
 _GROUP_BYTES: Final = 16 << 20
 _GROUP_ROWS: Final = 8_192
 """The number of documents in memory at once, whatever else they have."""
