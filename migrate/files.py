@@ -245,6 +245,7 @@ def make_private(path: Path) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
     os.close(descriptor)
     try:
+        # A link is made in one step, or not at all where another process was first.
         with suppress(FileExistsError):
             os.link(temporary, path)
     finally:
@@ -273,6 +274,7 @@ def _open_files() -> tuple[int, int]:
 
 def sync_path(path: Path) -> None:
     """Make a file durable, or the names inside a folder."""
+    # Not to wait for who writes, where a pipe has come to that name.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
@@ -323,6 +325,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     UsageError where `path` exists and `force` is not given.
     """
     with _unfinished(path, force=force) as unfinished:
+        # For this user alone until it is whole: nobody is to read a part of it by the name that it has meanwhile.
         os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield unfinished
         os.chmod(unfinished, 0o644)
@@ -379,6 +382,7 @@ def _unfinished(path: Path, *, force: bool) -> Iterator[Path]:
 
 def hidden_sibling(path: Path, ending: str) -> Path:
     """Return a hidden path beside an output, for what is there while it is made."""
+    # Beside it, as a rename is one step within a file system only.
     return path.parent / f".{path.name}.{ending}"
 
 
@@ -392,6 +396,7 @@ def beside(folder: Path) -> Path:
 
 def _remove(path: Path) -> None:
     """Remove a file, a link or a folder, if it exists."""
+    # Of a link the link alone is removed, never what it leads to.
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -455,6 +460,7 @@ def mounts_in(path: Path) -> list[Path]:
         if not os.path.ismount(resolved):
             return []
         return [resolved]
+    # In bytes, as a path need not be Unicode.
     escaped = re.compile(rb"\\([0-7]{3})")  # blanks, for example
     points = {escaped.sub(lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4]) for line in lines}
     return sorted(
@@ -552,6 +558,7 @@ def rename_folder(new: Path, path: Path, replaced: Path, *, force: bool) -> None
 
 def exchange_paths(first: Path, second: Path) -> bool:
     """Let two paths trade places in one step (renameat2 of Linux); False where the system cannot."""
+    # The `os` of Python has no call that exchanges two paths.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -560,6 +567,7 @@ def exchange_paths(first: Path, second: Path) -> bool:
     if rename(current_folder, os.fsencode(first), current_folder, os.fsencode(second), exchange) == 0:
         return True
     code = ctypes.get_errno()
+    # An old kernel has no such call, and a file system that cannot do it says EINVAL.
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(code, os.strerror(code), str(first))
@@ -628,10 +636,13 @@ def output_lock(path: Path) -> Iterator[None]:
 def _locked_file(lock: Path) -> int | None:
     """Return a descriptor of the lock file that has that name, locked; None where another process holds it."""
     while True:
+        # No link is followed: it could make any file of this user the lock.
         descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
+                # The holder before may have removed the name after this process opened it: then this locks what nobody
+                # else sees.
                 if os.path.samestat(os.fstat(descriptor), os.lstat(lock)):
                     return descriptor
         except BlockingIOError:

@@ -73,6 +73,7 @@ def find_finished(folder: Path, report: Path, made_from: Configuration, store: S
     an output is not as it left it.
     """
     record = _read(folder, made_from, store)
+    # Unfinished work means that another audit has begun since, which may have replaced what the record is of.
     if record is None or record["version"] != _VERSION or RunState.read(folder) is not None:
         return None
     if changed_names(record["audit"], made_from.audit):
@@ -123,6 +124,7 @@ def _read(folder: Path, made_from: Configuration, store: Store) -> dict[str, Any
         if not has_one_hash:
             hashes = {"files": Mapping[str, str], "content": Mapping[str, Any] | None}
         for name, output in record["outputs"].items():
+            # The name becomes a path: a record that was edited must not lead out of the folder.
             if name in ("", ".", "..") or "/" in name:
                 raise MalformedError(f"an output {name!r}")
             expect(output, {"facts": Mapping[str, Any], **hashes})
@@ -189,6 +191,7 @@ def _content_of_database(path: Path) -> dict[str, Any] | None:
     if not path.is_dir() or artefact_kind(path) != "store":
         return None
     store = open_store(path)
+    # Its files have their hashes already.
     if as_files(store) is not None:
         return None
     return content_of(store)
@@ -212,6 +215,7 @@ def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:
     if not different:
         return
     # a database may rewrite its own files when it is opened: then its records decide
+    # What lies beside the store is ours: no database writes that.
     if output.get("content") is not None and not set(BESIDE) & set(different):
         with suppress(LeadMigrateError):
             store = open_store(path)

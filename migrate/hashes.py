@@ -54,6 +54,7 @@ class HashIndex:
 
     def _add(self, hashes: Hashes, numbers: NDArray[np.uint32]) -> None:
         self._count += len(hashes)
+        # Arrays grow by doubling, so that a hash is merged a few times in all, not with each batch.
         while self._runs and len(self._runs[-1][0]) <= 2 * len(hashes):
             longer_hashes, longer_numbers = self._runs.pop()
             is_new = np.zeros(len(longer_hashes) + len(hashes), bool)

@@ -44,6 +44,7 @@ def hide_secrets(location: str) -> str:
     secrets: dict[str, str] = {}
 
     def take_password(match: re.Match[str]) -> str:
+        # Clients get it by itself, not as it has to be spelled in a URL.
         secrets["password"] = unquote(match[2])
         return f"{match[1]}@"
 
@@ -54,6 +55,7 @@ def hide_secrets(location: str) -> str:
             return ""
         return match[1]
 
+    # A path may have `:` and `@` in it.
     if "://" not in location:
         return location
     hidden, count = _UNQUOTED_AT.subn(take_password, location, count=1)
@@ -61,6 +63,7 @@ def hide_secrets(location: str) -> str:
         hidden, count = _USER.subn(take_password, location, count=1)
     if not count:  # a password with a slash in it, which no server would understand, is one all the same
         hidden = _UNQUOTED.sub(take_password, location, count=1)
+    # Once is not enough: two settings side by side share the mark between them, and matches do not overlap.
     while (shorter := _SETTING.sub(take_setting, hidden)) != hidden:  # behind the # too, where other options stand
         hidden = shorter
     if secrets:
@@ -159,7 +162,9 @@ def remember_secrets(secrets: Mapping[str, Mapping[str, str]]) -> None:
 
 def scrub(text: str) -> str:
     """Return a text, such as the message of a server, without any secret that is known."""
+    # A secret of up to three characters would blank out parts of ordinary words, and hide nothing.
     values = {value for secrets in _secrets.values() for value in secrets.values() if len(value) > 3}
+    # The longest first: where a shorter one is a part of it, the rest of it would stay to be read.
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
@@ -215,4 +220,5 @@ class Address:
         location = text[:end]
         fragment = text[end + 1 :]
         name, _, options = fragment.partition("?")
+        # An empty value means something: `?metadata=` asks for no column of metadata.
         return cls(location, name, dict(parse_qsl(options, keep_blank_values=True)))

@@ -101,6 +101,7 @@ class _Facts:
                 f"{source}: in its details {error}; the file is damaged, copy or make it again"
             ) from error
         values = {cls._shape()[key][0]: details[key] for key in shape}
+        # JSON has no tuples, and facts that are equal have to compare as equal.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
     @classmethod
@@ -308,6 +309,7 @@ class Manifest:
 
 def _content_hash(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of facts as they are read back from JSON, whatever their order in the file."""
+    # JSON makes lists of tuples and texts of keys: what is written has to hash as what will be read.
     read_back = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(read_back, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -363,6 +365,7 @@ def _checked(content: Any, kind: Kind, path: Path) -> Manifest:
         if isinstance(named, str):
             actual = f"a {named}"
         raise ManifestError(f"{path.parent}: this is {actual}, not a {kind}; give the folder of a {kind}")
+    # Before the hash is looked at: another version may take it of other fields, and that is no damage.
     if content.get("format_version") != FORMAT_VERSION:
         raise ManifestError(
             f"{path}: has format version {reprlib.repr(content.get('format_version'))}, but this version reads "

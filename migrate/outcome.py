@@ -10,6 +10,7 @@ from typing import Final
 from migrate.display import percent
 from migrate.errors import UsageError
 
+# Arbitrary: the loss of a twentieth that a move may bring where the user names no other margin.
 MARGIN: Final = 0.95
 
 FEWEST_QUERIES: Final = 20

@@ -56,6 +56,7 @@ def with_rests(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
     pace = _pace.get()
     if pace is None:
         return iter(pieces)
+    # Handed over, as a thread that asks for the pieces has a context of its own, without the pace.
     return _resting(pieces, pace)
 
 

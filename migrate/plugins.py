@@ -15,6 +15,7 @@ def installed(group: str) -> dict[str, EntryPoint]:
     Raises UsageError: two packages use one name.
     """
     points: dict[str, EntryPoint] = {}
+    # In one order on every machine: the kinds are asked one after the other whether a path is theirs.
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         if point.name in points:
             packages = " and ".join(sorted(map(_package, (points[point.name], point))))
@@ -55,6 +56,7 @@ def load_plugin(point: EntryPoint, expected: type) -> Any:
             f"{_package(point)}: cannot provide {point.name}, importing {point.value} failed with "
             f"{type(error).__name__}: {reason}; {advice}"
         ) from error
+    # Not `issubclass`, which Python refuses for a protocol that has more than methods.
     if not (expected in plugin.__mro__ if isinstance(plugin, type) else isinstance(plugin, expected)):
         if isinstance(plugin, type):
             name = plugin.__name__

@@ -21,10 +21,12 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 
 from migrate.files import open_file
 
+# Arbitrary: far more than a manifest or a report takes, and still held in memory by most machines.
 MOST_BYTES: Final = 1 << 30
 DEEPEST: Final = 100
 """Levels of lists and tables in each other; what is made of a value goes down as far, and Python only so far."""
 
+# A float ends at 2^1024: what is counted with such a number in it stays finite.
 _LARGEST: Final = 1 << 1000
 _TOO_LARGE: Final = "a whole number of more than 1,000 bits"
 _WORD: Final = 1 << 64
@@ -34,6 +36,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """The beginning of one in JSON, alone or before the other half."""
 
+# `_LARGEST` has 302 digits.
 _DIGITS: Final = 300
 """The length of a number that may be too large."""
 
@@ -93,6 +96,7 @@ def parse_json(content: bytes | str) -> Any:
         if isinstance(content, str):
             text = content
         else:
+            # Editors of Windows begin a file with a byte order mark, which `json` refuses.
             text = content.decode().removeprefix("\ufeff")
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
@@ -184,6 +188,7 @@ def _malformed(error: Exception) -> MalformedError:
 
 def _check(value: Any) -> None:
     """Make sure that whoever goes on with a value can hash, print and count what is in it."""
+    # Level by level: a function that calls itself would fail at the depth that is to be refused.
     level = [value]
     for _ in range(DEEPEST):
         level = list(_inside(level))
@@ -269,6 +274,7 @@ def _converted(value: Any, hint: Any, path: str) -> Any:
 
 def _simple(value: Any, hint: Any, path: str) -> Any:
     types, expectation = _SIMPLE[hint]
+    # By the type itself: `isinstance` takes `true` for a whole number.
     if type(value) not in types:
         raise _wrong(value, expectation, path)
     if hint is int and abs(value) >= _WORD:

@@ -14,6 +14,7 @@ def check_redirect(address: str, location: str) -> None:
     """
     try:
         source = urlsplit(address)
+        # A server may name the path alone.
         target = urlsplit(urljoin(address, location))
         same = _server(source) == _server(target)
         upgrade = (source.scheme, target.scheme) == ("http", "https") and source.hostname == target.hostname

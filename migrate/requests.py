@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+# Arbitrary: a note is a small file, and of use to the very same command alone.
 _MOST_NOTES: Final = 1_000
 """Notes that are kept; the oldest are removed first."""
 
@@ -112,9 +113,11 @@ class Request:
 
         A folder that cannot be written to keeps nobody from an output.
         """
+        # Two runs of the same command may write their notes at once.
         unfinished = note.with_suffix(f".{os.getpid()}")
         note_text = {"made": self._made, "code": code, "printed": "".join(self.printed)}
         with suppress(OSError):
+            # For this user alone: a note has what the command printed.
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             unfinished.write_text(json.dumps(note_text), "utf-8")
             os.replace(unfinished, note)

@@ -26,12 +26,14 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def available_cores(quota: Path = _QUOTA) -> int:
     """Cores that this process may use: by its affinity, and by the quota of its container; at least 1."""
+    # macOS has no such call.
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
     try:
         share, period = quota.read_text().split()
+        # Rounded down: a thread that the quota stops in the middle keeps all others waiting.
         return max(1, min(cores, int(share) // int(period)))
     except (OSError, ValueError):  # no container, or "max"
         return cores

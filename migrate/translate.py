@@ -21,8 +21,11 @@ from migrate.work.shards import Block, Shard
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
+# Not to be tuned: products of other rows together differ in the last digits, and unfinished work would go on with
+# these.
 _BATCH_BYTES = 16 << 20
 _CACHE_BYTES = 2 << 20
+# Arbitrary: with fewer rows a product of matrices costs more a row, whatever the dimension.
 _FEWEST_ROWS = 256
 
 
@@ -33,6 +36,7 @@ def batch_rows(dim: int) -> int:
 
 def _rows_in(size: int, dim: int) -> int:
     """Return how many vectors are of about so many bytes, a power of two."""
+    # Powers of two: parts of the one size fill a batch of the other without a rest.
     return 1 << (max(size // (4 * dim), _FEWEST_ROWS).bit_length() - 1)
 
 
@@ -83,6 +87,7 @@ def chunks_of(batch: Batch, dim: int) -> Iterator[Batch]:
     count = _rows_in(_CACHE_BYTES, dim)
     for start in range(0, len(batch), count):
         span = slice(start, start + count)
+        # Copies, as a store overwrites a batch once the next one is asked for, and threads still work on this one.
         yield Batch(batch.ids[span], np.array(batch.vectors[span]))
 
 

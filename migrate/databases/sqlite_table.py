@@ -388,7 +388,7 @@ class SqliteRows(DatabaseRows):
             f"SELECT {listed_columns([self.id_column, *columns])} FROM {self.table} "  # noqa: S608
             f"WHERE {quoted(self.vector)} NOTNULL AND {quoted(self.id_column)} IN (SELECT value FROM json_each(?))"
         )
-        # a column may hold texts and numbers, whatever its type says
+        # a column may hold texts and numbers, whatever its type says; SQLite has none beyond an int64
         numbers = [int(doc_id) for doc_id in wanted if re.fullmatch(r"-?[0-9]{1,19}", doc_id)]
         values = json.dumps([*wanted, *(number for number in numbers if abs(number) < 2**63)], ensure_ascii=False)
         # SQLite also takes 007 for 7

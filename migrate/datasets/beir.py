@@ -52,6 +52,7 @@ def read_qrels(path: Path) -> Qrels:
         if len(fields) not in (3, 4) or not (fields[0] and fields[-2]):
             expected = "query-id, corpus-id and score divided by tabs (or TREC's four columns)"
             raise DatasetError(f"{location}: {line[:80]!r} is not {expected}; correct the line")
+        # pandas writes whole numbers as 1.0 where a cell of their column was empty.
         match = re.fullmatch(r"([+-]?[0-9]{1,9})(?:\.0+)?", fields[-1].strip())
         if not match:
             first, last = (field.strip().casefold() for field in (fields[0], fields[-1]))
@@ -175,6 +176,7 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         unknown = tuple(query_id for query_id in judged if query_id not in qrels)
     path = folder / "corpus.jsonl"
     beir_set = BeirSet(
+        # `.` has no name before.
         name=folder.resolve().name,
         split=split,
         corpus_path=path if path.exists() else None,

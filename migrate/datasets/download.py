@@ -22,6 +22,7 @@ from migrate.files import BEIR_URL, atomic_folder, cache_folder, output_errors, 
 from migrate.progress import Progress, no_progress
 from migrate.redirects import check_redirect
 
+# Arbitrary: with the waits between them, a server that restarts has a quarter of a minute to come back.
 ATTEMPTS = 5
 
 BEIR_MD5 = {
@@ -92,9 +93,11 @@ def _attempt(url: str, partial: Path, progress: Progress, timeout_s: float) -> N
         with urllib.request.build_opener(_SameServer).open(request, timeout=timeout_s) as response:
             _receive(response, partial, received, progress)
     except urllib.error.HTTPError as error:
+        # An HTTPError is the open response, too.
         error.close()
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received:
             return  # nothing is left to send; the hash will show whether the file is right
+        # These may pass. Any other refusal would be the same the next time, and is told at once.
         if error.code not in (408, 425, 429, 500, 502, 503, 504):
             raise RemoteError(f"cannot download {url}: {error.code} {error.reason}; check the address") from error
         raise _CutError(f"{error.code} {error.reason}") from error
@@ -161,6 +164,7 @@ def fetch_beir(name: str, *, cache: Path, progress: Progress = no_progress) -> P
 
 def _check_hash(partial: Path, name: str) -> None:
     with output_errors(partial), partial.open("rb") as file:
+        # A Python in FIPS mode has no MD5 for security, and this is none: see `BEIR_MD5`.
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest != BEIR_MD5[name]:
         partial.unlink()  # going on from these bytes would never end well
@@ -175,5 +179,6 @@ def _unpack(partial: Path, folder: Path, name: str) -> None:
         for member in archive.infolist():
             if member.filename.startswith(f"{name}/") and not member.is_dir():
                 member.filename = member.filename.removeprefix(f"{name}/")
+                # `extract` itself drops `..` and a leading `/` from names, so that nothing lands outside of the folder.
                 sync_path(Path(archive.extract(member, unfinished)))
     partial.unlink()

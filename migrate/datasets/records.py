@@ -28,6 +28,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         with open_file(path) as file:
             for number, raw in enumerate(file, start=1):
                 if number == 1:
+                    # Spreadsheets and editors of Windows begin a file with it.
                     content = raw.removeprefix(b"\xef\xbb\xbf")
                 else:
                     content = raw
@@ -63,6 +64,7 @@ def read_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def record_id(record: dict[str, Any], location: str) -> str:
     """Return the id of a record, under `_id` (BEIR) or `id`; an integer becomes its decimal digits."""
     value = record.get("_id", record.get("id"))
+    # `true` is an integer to Python.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
@@ -99,6 +101,7 @@ def describe_type(value: object) -> str:
     if value == "" and isinstance(value, str):
         return "an empty text"
     names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", int: "a number", float: "a number"}
+    # By the type itself, as a boolean is an `int` to Python.
     return names.get(type(value), "null")
 
 
@@ -123,6 +126,7 @@ def read_query_log(path: Path) -> tuple[Query, ...]:
             firsts.setdefault(query.text, query)
     if not times:
         raise DatasetError(f"{path}: the file has no queries; write one a line")
+    # `most_common` leaves equal counts in the order in which they first came.
     return tuple(firsts[text] for text, _ in times.most_common())
 
 
@@ -200,6 +204,7 @@ def _label_records(path: Path) -> Iterator[tuple[str, str, str]]:
 def _rows(path: Path) -> Iterator[tuple[str, str, str]]:
     divider, name = (",", "a comma") if path.suffix == ".csv" else ("\t", "a tab")
     for index, (number, line) in enumerate(read_lines(path)):
+        # One line at a time: a quote that is never closed would take all lines after it for one cell.
         fields = next(csv.reader([line], delimiter=divider), [])
         if len(fields) != 2 or not all(fields):
             expected = f"id and label with {name} between them"

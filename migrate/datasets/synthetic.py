@@ -45,6 +45,7 @@ def _candidates(document: Document) -> Iterator[SyntheticQuery]:
     title = _usable([str(document.metadata.get("title") or "")])
     if title is not None:
         yield SyntheticQuery(title, "title")
+    # Lines too, as a heading ends without a full stop.
     sentence = _usable(re.split(r"(?<=[.!?])\s+|\n+", document.text))
     if sentence is not None:
         yield SyntheticQuery(sentence, "first sentence")
@@ -54,6 +55,7 @@ def _usable(texts: Iterable[str]) -> str | None:
     """Return the first text with enough words, cut after the fifteenth: a question may be no longer."""
     for text in texts:
         words = text.split()
+        # Arbitrary: headings such as "Abstract." and names are mostly shorter, and ask nothing.
         if sum(any(map(str.isalpha, word)) for word in words) >= 3:
             return " ".join(words[:15])
     return None

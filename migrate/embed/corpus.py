@@ -128,6 +128,7 @@ class Batches:
         self._is_begun = True
         if is_first:
             texts = [*self._before, *self._upcoming()]
+            # Before anything is paid for: a cache that another model has filled under this name shows here.
             claim = claim_of_cache(self._embedder, texts)
             matches(claim, self._embedder, past_cache=True).require(self._source)
         # looked up before anything is paid for: reading on may fail
@@ -136,6 +137,7 @@ class Batches:
         # no kind of embedder is trusted: a vector may be zero or not finite
         check_vectors([document.id for document in documents], vectors, source=self._source)
         self._witnesses.add(documents, vectors)
+        # A server may change its model, or mix up its answers, in the middle of a run that takes days.
         if is_first or is_last:
             matches(self._witnesses.claim(), self._embedder, past_cache=True).require(self._source)
         return documents, vectors
@@ -276,6 +278,7 @@ class _CorpusJob(StoreJob):
         self._open.close()
 
     def configuration(self) -> Configuration:
+        # First: what a model learns of the corpus is a part of what it is known by in the options.
         self.embedder.fit(_documents_with_text(self.read_documents(), self.skip_blank, []))
         shape = {"format": self.format, "metric": self.metric, "skip blank": self.skip_blank}
         options = {**self.options, **shape, **model_options(self.embedder)}
@@ -290,6 +293,7 @@ class _CorpusJob(StoreJob):
         documents = _documents_with_text(self.read_documents(), self.skip_blank, self._skipped)
         self._work = work
         self._rows = work.rows
+        # It takes the first documents off the stream, so that what is left there is what is left to embed.
         done = self._keep(work, documents)
 
         def report(done: int) -> None:
@@ -303,6 +307,7 @@ class _CorpusJob(StoreJob):
 
     def blocks(self, shard: Shard) -> Iterator[Block]:
         documents, vectors = self._batches.next()
+        # Here, as the first vectors alone tell the dimension.
         self._work.writer(vectors.shape[1])
         self._writer.keep(documents)
         details = {"documents": hash_texts((document.id, document.text) for document in documents)}
@@ -310,6 +315,7 @@ class _CorpusJob(StoreJob):
 
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         writer.finish(work.all_rows(writer.dim), work.shards)
+        # The files were read as a stream, twice: rows of two versions of one would be a store that nobody has.
         for stamp in self._stamps:
             stamp.check()
         manifest, details = embedding_manifest(work, self.embedder, StoreFacts(made_by=COMMAND))

@@ -58,6 +58,7 @@ def reembed_store(
     Raises StoreError: the store has no texts, and the embedder reads them; or it is not the one of its manifest.
     UsageError, OutputError, LockedError, RemoteError, InputError: as `embed_corpus`.
     """
+    # Before anything is paid for: texts that a disk has damaged are not to be embedded.
     check_files(store)
     target = output_of(output)
     with closing(_ReembedJob(store, target, store.snapshot(), embedder, progress)) as job:
@@ -139,6 +140,7 @@ def finish_reembedded(output: Path | str) -> None:
     if target.completed(_ReembedJob.command) is not None:
         note_content(target.location)
         settle(target, _ReembedJob.command, force=False)
+    # A killed run leaves the file of its lock, and nothing is written here any more that would remove it.
     clear_lock(target.path)
 
 
@@ -147,6 +149,7 @@ def _manifest_at(output: Path | str) -> Manifest | None:
     target = output_of(output)
     if target.form.name is None:
         return find_manifest(target.path, "store")
+    # No store is there yet, or none that can be opened: either way it has to be made.
     with suppress(LeadMigrateError):
         return open_store(target.location).info.manifest
     return None

@@ -105,6 +105,7 @@ class RewriteJob(StoreJob):
     def finish(self, work: Work, writer: StoreWriter) -> dict[str, Any]:
         """Complete the store, if what was read is unchanged, and write its manifest."""
         written = writer.finish(work.all_rows(writer.dim), work.shards)
+        # After the last row was read: until then somebody may write to the source.
         self.check_sources(work)
         value_hashes = StoreFacts(beside_hashes=work.write_values(written.order) or None).as_details()
         manifest, details = self.conclude(work, written.order)
@@ -172,6 +173,7 @@ def _vectors_of(store: Store, rows: NDArray[np.int64]) -> Vectors:
     """Return the vectors of some rows; those of files that are near each other in one go, which leaves ids unread."""
     first = int(rows.min())
     count = int(np.ptp(rows)) + 1
+    # Arbitrary: in one go no more rows are read in vain than are wanted.
     if isinstance(store, UpdatableStore) or count > 2 * len(rows):
         return store.get(rows).vectors
     batch = next(iter(store.scan(first, first + count, batch_size=count)))

@@ -73,8 +73,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in archive.infolist()):
         raise ValueError("arrays that are packed in another way")
     expanded = sum(member.file_size for member in archive.infolist())
-    # Vectors hardly compress at all, lists of ids up to some tens of times
-    if expanded > 100 * path.stat().st_size + (64 << 20):
+    if expanded > _MOST_EXPANSION * path.stat().st_size + _SPARE_BYTES:
         raise InputError(
             f"{path}: claims {expanded} bytes of arrays in a file of {path.stat().st_size}; it is not read: "
             "save the arrays with numpy.savez"
@@ -136,6 +135,11 @@ _FLOAT16_ROUNDING = 2e-3
 _FLOAT32_ROUNDING = 1e-6
 """The same of float32."""
 
+
+# Vectors hardly compress at all, lists of ids up to some tens of times
+_MOST_EXPANSION = 100
+_SPARE_BYTES = 64 << 20
+"""Bytes of arrays that are read from a file however small it is."""
 
 _NAMED = 3
 """Texts that a message names."""

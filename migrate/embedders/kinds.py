@@ -47,6 +47,7 @@ APIS = ("openai", "voyage", "cohere", "gemini")
 
 
 def _count(text: str) -> int:
+    # Alone, `isdigit` is true of `²` too, which `int` refuses in its own words.
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError("is not a whole number above 0")
     return int(text)

@@ -68,6 +68,9 @@ _USUAL_LENGTHS = (128, 256, 384, 512)
 _SPECIAL_TOKENS = 2
 """Tokens that a model puts around a text."""
 
+_NO_LIMIT = 10**9
+"""Tokens from which on a limit is none: transformers writes a number far beyond where a model has no limit."""
+
 
 def load_model(source: ModelSource, device: str) -> SentenceTransformer:
     """Load a model in float32: some weights are stored in half precision, which few processors compute well in."""
@@ -217,8 +220,7 @@ def _max_tokens(entry: ModelFacts | None, folder: Path | None) -> int | None:
         _read(folder, "tokenizer_config.json").get("model_max_length"),
         _read(folder, "config.json").get("max_position_embeddings"),
     )
-    # transformers writes a larger number for no limit
-    limits = [length for length in lengths if isinstance(length, int) and 0 < length < 10**9]
+    limits = [length for length in lengths if isinstance(length, int) and 0 < length < _NO_LIMIT]
     return min(limits, default=None if entry is None else entry.max_tokens)
 
 

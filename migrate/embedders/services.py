@@ -95,6 +95,7 @@ class CohereService(Service):
         self, inputs: Sequence[str], model: str, encoding: str, dimensions: int | None, task: str | None
     ) -> dict[str, Any]:
         """Return the content of a request."""
+        # Cohere would cut a long text without a word, and the vector would be of another text.
         content = {"model": model, "texts": inputs, "embedding_types": ["float"], "truncate": "NONE"}
         return {**content, **_given(input_type=task, output_dimension=dimensions)}
 
@@ -140,6 +141,7 @@ def _answer(rows: Sequence[Any], tokens: Any) -> dict[str, Any]:
     return {"data": data, "usage": {"total_tokens": tokens}}
 
 
+# The most texts and tokens of a request, as each API documents them.
 OPENAI = Service("openai", "OpenAI", None, 2_048, 300_000)
 VOYAGE = VoyageService("voyage", "Voyage AI", "https://api.voyageai.com/v1", 1_000, 120_000, ("document", "query"))
 COHERE = CohereService(

@@ -34,6 +34,7 @@ STATE_NAME = "embedder.json"
 WEIGHTS_NAME = "embedder.safetensors"
 FORMAT_VERSION = 1
 
+# Arbitrary: a text of unknown words alone projects to zero, up to the rounding of float64.
 _SMALLEST_NORM = 1e-6
 
 

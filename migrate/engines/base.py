@@ -90,6 +90,7 @@ class Engine(ABC):
         output.require_free(force=options.force)
         check_files(store)
         root = _made_beside(output)
+        # Of all that decides a vector, the version too: parts of another run must not pass for those of this one.
         digest = sha256_json([store.snapshot().as_json(), function.fitted.digest(), has_true_vectors, __version__])[:32]
         folder = RemoteFiles(f"{root.location}/{digest}", f"{root.named}/{digest}")
         with output_lock(output.path.with_name(f"{output.path.name}.made")):

@@ -12,6 +12,7 @@ from migrate.engines.row_ranges import RowRange
 from migrate.errors import UsageError
 
 _LOCAL: Final = "local:"
+# Arbitrary: a cluster that is being started gets so long for its first worker.
 _PATIENCE_S: Final = 30
 
 
@@ -38,6 +39,7 @@ class DaskEngine(Engine):
             client.wait_for_workers(1, timeout=_PATIENCE_S)
             # a task of its own, as the stitch may be large; and one that can be done again where its worker died
             shared = client.submit(_same, function, pure=False)
+            # Not `pure`: Dask would then hash the stitch for each task, and hand out what an earlier run has returned.
             tasks = [client.submit(_apply, shared, row_range, pure=False) for row_range in row_ranges]
             for task in as_completed(tasks):
                 yield task.result()

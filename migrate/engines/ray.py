@@ -22,6 +22,7 @@ class RayEngine(Engine):
 
         is_ours = not ray.is_initialized()
         if is_ours:
+            # What workers print would stand among the output of the command.
             ray.init(self.address or None, log_to_driver=False, logging_level=logging.ERROR)
         try:
             task = ray.remote(_apply)

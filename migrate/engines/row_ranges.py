@@ -122,12 +122,14 @@ class RangeFunction:
                 if writer is None:
                     writer = pyarrow.parquet.ParquetWriter(path, translated.schema)
                 writer.write_table(translated)
+            # Before the hash: the footer is written by it.
             writer.close()
             name = f"{row_range.name}-{digits_of(hash_file(path))}{SUFFIX}"
             if folder is None:
                 self.folder.put(path, name)
             else:
                 path.chmod(0o644)
+                # Last: whatever has such a name counts as finished.
                 path.rename(folder / name)
             return name
         finally:

@@ -22,6 +22,7 @@ class SparkEngine(Engine):
         """Yield what the tasks return, once all have ended."""
         from pyspark.sql import SparkSession
 
+        # Spark starts the `python3` that it finds first, which need not have this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("lead-migrate").config("spark.ui.showConsoleProgress", "false")
         if self.address.startswith("sc://"):

@@ -65,6 +65,9 @@ DEPTHS: Final = (2 * CUT, 50, 100, 200)
 """The store's first documents for a query that the pool has: ten, and ten more that say what others may bring; deeper
 for a query of which documents outside may take more than `_MATTERS`."""
 
+_KEPT_ERRORS: Final = 1_000
+"""Errors of a band that are kept, at most."""
+
 _MATTERS: Final = 0.005
 """Agreement that documents outside the pool may take, up to which a deeper pool would cost more than it says."""
 
@@ -325,8 +328,9 @@ class ServedPool:
                 for query, row in zip(drawn.queries.tolist(), drawn.rows.tolist(), strict=True)
             ]
             errors = np.sort(np.asarray(true - drawn.scores, np.float64))[::-1]
-            # The largest of each group of neighbours, of about 1,000: no chance comes out lower by it.
-            bands.append(tuple(errors[:: max(-(-len(errors) // 1_000), 1)].tolist()))
+            # The largest of each group of neighbours: no chance comes out lower by it.
+            group = max(-(-len(errors) // _KEPT_ERRORS), 1)
+            bands.append(tuple(errors[::group].tolist()))
         for band in reversed(range(len(bands) - 1)):  # one that the pool covers ends inside a bin of the next
             bands[band] = bands[band] or bands[band + 1]
         recent = [self._recent(query) for query in range(len(self.queries))]

@@ -21,6 +21,7 @@ from migrate.stores.base import Store
 _AT_ONCE: Final = 200
 """Queries that are judged at once, at most."""
 
+# Arbitrary: a busy worker takes many turns a second, and each look asks the state for new queries.
 _REST_S: Final = 1.0
 _ENOUGH: Final = 50
 """Queries that are not waited with."""

@@ -47,7 +47,9 @@ from migrate.stores.file_store import as_files
 from migrate.stores.registry import open_store
 from migrate.vectors import Document, Vectors
 
+# Arbitrary: documents whose vectors a turn embeds and writes, before stops, pauses and budgets are looked at again.
 _BATCH: Final = 64
+# Arbitrary: the longest that an idle worker takes to see what somebody has asked of it.
 _POLL_S: Final = 1.0
 _MOST_FAILURES: Final = 5
 """Failures in a row of a store that changes while it is read, after which the worker ends."""

@@ -56,6 +56,7 @@ class FieldFolders:
     def added(self) -> dict[str, AddedField]:
         """Return all added fields by their names."""
         added = {}
+        # A killed run leaves its unfinished folder here, hidden: it is of no field.
         for folder in sorted(self.folder.glob("[!.]*")):
             name = unquote(folder.name)
             if (folder / REMOVED_NOTE).is_file():
@@ -80,6 +81,7 @@ class FieldFolders:
         """Remove what lies beside a field that is gone."""
         folder = self.folder_of(name)
         with output_errors(folder):
+            # First: a kill while the rest is deleted must not leave a folder that vouches for a field which is gone.
             (folder / MANIFEST_NAME).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -157,6 +159,7 @@ class VectorFields(ABC):
 def main_fields(names: Iterable[str], added: Collection[str]) -> list[str]:
     """Return the fields of vectors that may be meant where none is named: those that nobody added, if there are any."""
     present = list(names)
+    # Once the old field was dropped, none but added ones are left, and these are meant.
     return [name for name in present if name not in added] or present
 
 

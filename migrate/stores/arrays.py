@@ -59,6 +59,7 @@ class ArraysKind:
         check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         if path.is_file():
+            # Earlier versions read Parquet by this kind too, so manifests and scripts may still name it.
             if path.suffix == ".parquet":
                 raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
             return ArrayStore(path, path, address.options)
@@ -98,6 +99,7 @@ class ArrayStore(RowFileStore):
         )
         self.named_fields = {**named, **settled}
         documents.by_row = files_by_row(index, array.count, (documents.info.file,))
+        # All that a copy has: a change of any of them is a change of the store.
         files = (index, documents.info.file, *documents.by_row)
         self.stamps = tuple(FileStamp.of(file) for file in files if file is not None)
         notes = ["arrays do not say how they are compared: inner product is assumed"]
@@ -142,6 +144,7 @@ def _vector_files(folder: Path) -> list[Path]:
         if not file.name.startswith(".") and file.name not in (CONFIDENCE_NAME, SOURCES_NAME) and _is_array(file):
             try:
                 _read_header(file)
+            # Another `.npy` may be anything, labels for example: it does not keep the one of vectors from being found.
             except StoreError:
                 continue
             vector_files.append(file)
@@ -157,6 +160,7 @@ def _is_array(file: Path) -> bool:
 
 def _read_header(path: Path) -> RowFile:
     """Return the header of a file of vectors, held against the size of the file."""
+    # Version 3 differs in the names of fields alone, which an array of floats has none of.
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with read_errors(path), open_file(path) as file:
         stamp = FileStamp.of(path, file.fileno())
@@ -165,6 +169,7 @@ def _read_header(path: Path) -> RowFile:
             if version not in readers:
                 raise malformed(path, f"a .npy of version {version}, and 1 and 2 are read", "save it with np.save")
             shape, in_columns, dtype = readers[version](file)
+        # NumPy reads the header as a literal of Python, and a hostile one may raise any of these there.
         except (ValueError, SyntaxError, TypeError, EOFError, RecursionError, MemoryError) as error:
             raise malformed(path, f"no NumPy array ({str(error)[:80]})") from error
         offset = file.tell()
@@ -172,6 +177,7 @@ def _read_header(path: Path) -> RowFile:
         raise malformed(path, f"an array {shape} of {dtype}, not (n, dim) of floats", "save the vectors with np.save")
     if in_columns:
         raise malformed(path, "an array in Fortran order", "save np.ascontiguousarray(vectors)")
+    # A header may claim any number of rows: it is believed only where the file is just as long.
     size = offset + shape[0] * shape[1] * dtype.itemsize
     if stamp.size != size:
         raise malformed(path, f"has {stamp.size} bytes in place of {size}")

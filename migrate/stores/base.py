@@ -146,6 +146,7 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
             return f"{recorded.get(name)} {noun} there, {current[name]} here"
     if recorded.get("metric") != current["metric"]:
         return f"compared by {recorded.get('metric')} there, by {current['metric']} here"
+    # Other ids or vectors change `rows_sha256` too: what tells most is compared first.
     hashes = {
         "ids_hash": "as many documents, other ids or another order of them",
         "vectors_hash": "the same ids, other vectors",
@@ -155,6 +156,7 @@ def what_differs(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str
     for name, difference in hashes.items():
         earlier_hash = recorded.get(name)
         current_hash = current.get(name)
+        # Every fingerprint has this one. The others came with later versions, or only to what reads a store whole.
         is_compared = name == "rows_sha256" or None not in (earlier_hash, current_hash)
         if is_compared and earlier_hash != current_hash:
             return difference
@@ -327,10 +329,13 @@ class Store(ABC):
 def sampled_snapshot(store: Store, texts_hash: str | None, versions: tuple[Any, ...] = ()) -> Snapshot:
     """Return the snapshot of a store, of up to 64 of its rows, with the hash of its texts; see `Snapshot`."""
     info = store.info
+    # 64 is arbitrary: enough to know other content by, few enough to be read anywhere in a moment. A change of single
+    # vectors is for `versions`, or for `content_of`, to tell.
     rows = np.unique(np.linspace(0, max(info.count - 1, 0), min(64, info.count)).astype(np.int64))
     batch = store.get(rows)
     digest = hashlib.sha256()
     for doc_id, vector in zip(batch.ids, batch.vectors, strict=True):
+        # The length says where an id ends, so that no other ids and vectors give the same bytes.
         digest.update(f"{len(doc_id.encode())}:{doc_id}".encode())
         digest.update(vector.astype("<f4", copy=False).tobytes())
     return Snapshot(info.count, info.dim, info.metric, digest.hexdigest(), texts_hash, versions)
@@ -381,6 +386,7 @@ def all_ids(store: Store) -> Iterator[str]:
 
 def read_all(batches: Iterable[Batch]) -> Batch:
     """Return all batches as one; for stores known to fit into memory."""
+    # The vectors of a batch are valid only until the next one is asked for.
     batches_read = [(list(batch.ids), batch.vectors.copy()) for batch in batches]
     ids = [doc_id for batch_ids, _ in batches_read for doc_id in batch_ids]
     return Batch(ids, np.concatenate([vectors for _, vectors in batches_read]))

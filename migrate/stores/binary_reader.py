@@ -68,6 +68,7 @@ class RowFile(Rows):
         """Yield a descriptor of what holds the rows; before and after, the file is what it was."""
         with read_errors(self.path), open_file(self.path, buffering=0) as file:
             self.stamp.check(file.fileno())
+            # And after: what was read while a program replaced the file is of two stores.
             yield file.fileno() if self._descriptor is None else self._descriptor
             self.stamp.check(file.fileno())
 

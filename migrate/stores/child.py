@@ -26,8 +26,10 @@ from migrate.files import output_errors
 from migrate.stores.frames import DONE, FAILED, HEADER, LONGEST, OS_ERROR, REFUSED
 from migrate.stores.worker import EXIT_CODE, JOB_SIZE
 
+# Arbitrary: whatever else writes there meanwhile is not to meet a full disk.
 _SPARE_BYTES: Final = 64 << 20
 """What stays free of the file system that decoded content is written to."""
+# Arbitrary: less refuses sound files on a busy machine, more waits longer for a file that hangs FAISS.
 QUIET_S: Final = 120.0
 """How long a job may be silent, in addition to the time for reading the file."""
 
@@ -40,9 +42,11 @@ class _Server:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         # It finds the modules that this process finds, and nothing in the folder it happens to be started from.
+        # The server forks, and a fork takes no other thread along: none is to be started before it.
         threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with theirs:
+            # FAISS prints warnings itself, as of few points for many centroids: nobody who runs a command can use them.
             streams = [
                 (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
                 *((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)),

@@ -77,6 +77,7 @@ def stored_row_values(store: Store, name: str, dtype: str, *, advice: str) -> ND
     if index is None or values is None:
         return values
     rows = IdLookup(index).rows_of(store.ids(range(count)))
+    # `IdLookup` gives -1 to a record that came after the field was written: nothing is known of its vector.
     nothing = np.array([np.nan if values.dtype.kind == "f" else 0], values.dtype)
     return np.concatenate([values, nothing])[rows]  # -1 is the last
 
@@ -138,6 +139,7 @@ def true_rows(store: Store) -> NDArray[np.bool_]:
     values = stored_confidence(store)
     if values is None:
         return np.zeros(store.info.count, dtype=bool)
+    # Whoever writes a true vector notes exactly 1 for it.
     is_true: NDArray[np.bool_] = values == 1
     return is_true
 

@@ -26,6 +26,7 @@ def content_of(store: Store, function: str = BLAKE3) -> dict[str, Any]:
     vectors = new_hasher(function)
     for batch in store.scan():
         update_texts(ids, batch.ids)
+        # The same bytes on a machine of the other byte order.
         vectors.update(np.ascontiguousarray(batch.vectors, "<f4").reshape(-1).view(np.uint8).data)
     content = {**store.snapshot(function).fingerprint, "ids_hash": noted(ids), "vectors_hash": noted(vectors)}
     beside_hashes = {}
@@ -66,6 +67,7 @@ def is_content(recorded: object, content: Mapping[str, Any], store: Store) -> bo
         return False
     noted_content = present_names(recorded)
     compared = {**content_as_noted(recorded, content, store)}
+    # What is not noted cannot differ: a report of an earlier version is to stay valid.
     if _BESIDE not in noted_content:
         del compared[_BESIDE]
     return noted_content == compared

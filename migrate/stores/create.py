@@ -94,6 +94,7 @@ class _DocsFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / DOCS_NAME
+        # Eight bytes for each id: the ids of many documents are not to be held beside the lines.
         self._hashes = array("q")
         with output_errors(self._path):
             self._path.write_bytes(b"")
@@ -160,8 +161,10 @@ def _faiss_facts(options: Mapping[str, str], _source: Store, content: Path, hash
 
 def _index_writer(recipe: Recipe, named: str, source: Store, folder: Path, dim: int) -> StoreWriter:
     """Return a writer of an index after a recipe; the documents of `source` follow once it is built."""
+    # FAISS would refuse it too, but only when it trains, with all vectors made and paid for.
     if source.info.count < recipe.settings.get("nlist", 1):
         raise UsageError(
+            # 39 is FAISS's `min_points_per_centroid`, below which it warns that clusters are poor.
             f"{named} has more lists than there are documents ({source.info.count:,}); name fewer, some 39 documents "
             "to a list at least"
         )
@@ -191,6 +194,7 @@ def write_docs(source: Store, folder: Path) -> None:
     """Write the documents of a store of any kind into a docs.jsonl."""
     docs = _DocsFile(folder)
     documents = source_documents(source)
+    # Arbitrary: the file is opened and written to once for each of these.
     while chunk := list(islice(documents, 1_000)):
         docs.append(chunk)
     docs.finish()

@@ -21,6 +21,7 @@ from migrate.files import FileStamp, open_file
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
+# Arbitrary: as many ids are strings of Python at once, which take more memory than the bytes of them all.
 _IDS_AT_ONCE: Final = 1 << 16
 IDS_NAME: Final = "ids.npz"
 """The file of an index, among exported vectors, or beside a field that was added to records."""
@@ -91,6 +92,7 @@ class IdIndex:
     @cached_property
     def sha256(self) -> str:
         """A hash of the ids."""
+        # The ends too, as the same bytes may be cut into other ids.
         return hashlib.sha256(self.ends.tobytes() + self.content).hexdigest()
 
 
@@ -121,6 +123,7 @@ class IdLookup:
 
 
 def _hashes(ids: Sequence[str]) -> NDArray[np.int64]:
+    # Python salts the hashes of texts anew in each process: these are never written to a file.
     return np.array([hash(doc_id) for doc_id in ids], np.int64)
 
 

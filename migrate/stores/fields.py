@@ -79,8 +79,10 @@ class NamedField:
 
     def drop(self) -> None:
         """Drop it from all records, with what lies beside it; raises as `refuse_drop`."""
+        # What a killed call has left would be in the way of this one.
         self.discard_dropped()
         self._fields().drop(self.name)
+        # The field is gone when the same command is repeated: by this note that ends well, too.
         request = running()
         if request is not None:
             request.has_made(self.location)

@@ -99,11 +99,13 @@ class FileStore(SwitchableStore):
         """Return whether its files are those that were opened."""
         try:
             return all(FileStamp.of(stamp.path) == stamp for stamp in self.stamps)
+        # A file that is gone is another one, too.
         except OutputError:
             return False
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that files and content are still what they were when the snapshot was taken."""
+        # First, as they name the file that changed, and nothing is read for them.
         for stamp in self.stamps:
             stamp.check()
         super().check_unchanged(earlier)
@@ -200,6 +202,7 @@ def with_documents(documents: DocumentSource, folder: Path, remarks: tuple[str, 
 def own_manifest(index: Path) -> tuple[Manifest | None, tuple[str, ...]]:
     """Return the manifest of an index, and a note where the one in the folder is of another."""
     manifest = find_manifest(index.parent, "store")
+    # A folder has one manifest, and may have several indexes.
     if manifest is None or manifest.store.index == index.name:
         return manifest, ()
     return None, (f"the manifest in the folder is not of {index.name}; it is ignored",)
@@ -248,6 +251,7 @@ def state_of(store: Store, snapshot: Snapshot, function: str = BLAKE3) -> str:
     files = as_files(store)
     versions: list[Any] = list(snapshot.versions)
     if files is not None and not files.mixes_vectors:
+        # Their content, as a folder that was copied has other times.
         versions = [document_files_hash(files, function)]
     return hash_bytes(canonical_json(versions).encode(errors="surrogatepass"), function=function)
 

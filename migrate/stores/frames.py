@@ -22,6 +22,7 @@ FAILED: Final = b"FAIL"
 OS_ERROR: Final = b"OSER"
 
 HEADER: Final = struct.Struct("<4sQ")
+# Arbitrary: a process that was brought to talk nonsense must not make this one hold what it announces.
 LONGEST: Final = 64 << 20
 """No frame is longer; longer contents are cut into several."""
 

@@ -44,6 +44,7 @@ def keep(content: Path, token: str) -> None:
 
 def kept_folder(token: object) -> Path | None:
     """Return the folder of a store; None if it is not of this tool, or was made on another machine."""
+    # The token comes from a server and becomes a path, which `forget` deletes: it must not lead elsewhere.
     if not isinstance(token, str) or not re.fullmatch(r"[0-9a-f]{32}", token):
         return None
     folder = _folder_of(token)
@@ -65,6 +66,7 @@ def sync_tree(folder: Path) -> None:
         for parent, _, names in os.walk(folder):
             for name in names:
                 sync_path(Path(parent) / name)
+            # The names in it, too: a file is lost to a power cut with its name.
             sync_path(Path(parent))
 
 

@@ -140,6 +140,7 @@ class LlamaIndexSimpleStore(RowFileStore):
 
     def write_vectors(self, path: Path, rows: Rows) -> None:
         """Write a file of these vectors with the ids and the other tables of this store, durably."""
+        # Written piece by piece: `json.dump` of the whole table would need all vectors as Python's numbers at once.
         with output_errors(path), path.open("w", encoding="utf-8") as file:
             file.write(f'{{"{EMBEDDINGS}": {{')
             for first, vectors in rows.batches():
@@ -161,6 +162,7 @@ def _as_array(embeddings: Mapping[str, Any]) -> NDArray[np.float32]:
     for row, (doc_id, vector) in enumerate(embeddings.items()):
         if not isinstance(vector, list) or len(vector) != dim or not dim:
             raise MalformedError(f"the vector of {shown(doc_id)} is no list of {dim} numbers")
+        # By the type itself, as `true` is an `int` to Python, and NumPy would make a 1 of it.
         if not all(type(number) in (float, int) for number in vector):
             raise MalformedError(f"the vector of {shown(doc_id)} holds something other than numbers")
         # what is too large becomes infinite, and is refused as that

@@ -120,10 +120,12 @@ class Output(OutputFolder):
 
 def file_name(name: str) -> str:
     """Return a name for files that go with a table or a collection."""
+    # File systems take 255 bytes; what is put before and behind the name has to fit, too.
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:60]
 
 
 def state_path(name: str, identity: str) -> Path:
     """Return the path on this machine of an output that is elsewhere: lock and work folder lie beside it."""
+    # The name is cut and cleaned, so two places may share it: the digest is what tells them apart.
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return state_folder() / "outputs" / f"{name}-{digest}"

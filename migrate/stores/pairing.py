@@ -113,6 +113,7 @@ def _fitting_reading(source: DocumentSource, file: RowFile) -> str | None:
     """Return the reading by which alike texts have alike vectors, None where that is not clear."""
     if not source.info.has_texts:
         return None
+    # Always the same rows: a store must not be read in one way today and in the other tomorrow.
     rows = np.sort(np.random.default_rng(0).permutation(differing_rows(source.readings))[:_COMPARED])
     if len(rows) < _FEWEST:
         return None

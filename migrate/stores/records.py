@@ -56,6 +56,7 @@ def read_metric(distance: Distance | None, sample: Vectors) -> tuple[Metric, tup
         )
     if distance != "cosine":
         return distance, ()
+    # Only the metric is found here: vectors that are not finite are named by whoever reads them.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(sample):
             norms = np.sqrt(squared_norms(sample))
@@ -127,6 +128,7 @@ def as_document(
             f"{location}: {text!r} of record {doc_id} is {type(content).__name__}, not text; say ?text=FIELD for "
             "another"
         )
+    # Beside other fields it stays one of them, as a name could come twice.
     if nested in fields and len(fields) == 1 and isinstance(fields[nested], dict):
         fields = fields[nested]
     return Document(doc_id, content or "", fields)

@@ -87,6 +87,7 @@ _DATABASES: Final = "migrate.databases"
 @cache
 def built_in_kinds() -> tuple[StoreKind, ...]:
     """Return the kinds of this package, in the order in which they are asked whether a path is theirs."""
+    # By its name, as the databases are built on this room: an import of theirs here would close a circle.
     databases: tuple[StoreKind, ...] = import_module(_DATABASES).KINDS
     return (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), *databases)
 
@@ -186,6 +187,7 @@ def output_of(location: Path | str) -> Output:
     if not isinstance(kind, WritableKind):
         raise UsageError(f"{location}: stores of the kind {kind.name} are written to a folder; name its path alone")
     hidden = _SCHEME.fullmatch(hide_secrets(str(location)))
+    # From here on the location is printed and noted, so it goes without its password.
     target = hidden[2] if hidden else scheme[2]
     return kind.output(target)
 
@@ -269,6 +271,7 @@ def _recognised(path: Path) -> bool:
 def _is_place(path: Path) -> bool:
     try:
         return path.is_file() or path.is_dir()
+    # A text that is no location of a file may be too long for a name, or hold a zero byte.
     except (OSError, ValueError):
         return False
 

@@ -80,6 +80,7 @@ class ConnectionPool(Generic[_Connection]):
         self._connect = connect
         self._check = check
         self._idle: list[_Connection] = []
+        # Of the list, not of the pool: a finalizer that refers to its own object keeps that alive for ever.
         weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager
@@ -96,6 +97,7 @@ class ConnectionPool(Generic[_Connection]):
         except BaseException:
             _close_all([connection])
             raise
+        # Only here: one whose use ended in an error may still be in the middle of an answer.
         self._idle.append(connection)
 
     def clear(self) -> None:

@@ -34,6 +34,7 @@ def vector_checksums(vectors: Vectors) -> Checksums:
     """
     rows = np.ascontiguousarray(vectors, "<f4").view("<u4")
     as_words = (np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows).view("<u8")
+    # Odd: multiplication by an even number drops the highest bits of a word, and a change of them with these.
     weights = _split_mix(as_words.shape[1]) | np.uint64(1)
     checksums = np.empty(len(as_words), np.uint64)
     # each step reads the chunk again, so it has to stay in the cache of the processor

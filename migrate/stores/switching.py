@@ -161,6 +161,8 @@ class Exchange:
                 recorded = None
             if recorded is None:
                 for name in (self.old, self.new):
+                    # Each of the two is the only copy of what it has, and a second switch would lose the way back of
+                    # the first.
                     if (old := backend.switched_with(name)) is not None:
                         raise moved(backend.location_of(name), old)
                 self.check()
@@ -169,6 +171,7 @@ class Exchange:
                 recorded = {"aliases": [self.old, self.new], **identities}
             if recorded.get("goal") == FORGOTTEN:
                 raise UsageError(f"{self.old}: the old store is only partly deleted; run `forget` again")
+            # Before the names are traded: a run killed in between is finished by the next one, which finds the goal.
             backend.note(self.old, {**recorded, "record": dict(record), "goal": SWITCHED})
             backend.swap({self.old: recorded["new"], self.new: recorded["old"]})
 
@@ -200,6 +203,7 @@ class Exchange:
                     raise UsageError(
                         f"{self.old}: the switch is incomplete: run `switch` or `rollback` to finish it, then `forget`"
                     )
+                # What somebody has put there since is not the store that was switched, and is not deleted.
                 if replaced not in (None, record["old"]):
                     raise not_switched(backend.location_of(self.old))
                 backend.note(self.old, {**record, "goal": FORGOTTEN})
@@ -389,6 +393,7 @@ class Folders(Places):
             self._remove_journal()
             return
         if record["goal"] != FORGOTTEN:
+            # One of them is at the spare place where a run was killed between two renames.
             tokens = {_token(path) for path in (self.old, self.new, self._spare)}
             if not {record["old"], record["new"]} <= tokens:
                 raise not_switched(self._journal)
@@ -422,6 +427,8 @@ class Folders(Places):
     def swap(self, targets: Mapping[str, str]) -> None:
         """Bring the folder of each token to its name."""
         first, second = targets.values()
+        # Without an exchange in one step three renames do it, and one more look finds them done. More means that
+        # somebody else moves the folders.
         for _ in range(5):
             old = _token(self.old)
             new = _token(self.new)
@@ -449,6 +456,7 @@ class Folders(Places):
 
     def drop(self, name: str) -> None:
         """Delete a folder, which is taken out of the way first."""
+        # First a name that opens no store: half of one, left by a kill, must not be found under its own.
         os.rename(name, self._gone)
         self._delete_gone()
 

@@ -42,7 +42,9 @@ class Configuration:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the state of unfinished work has it."""
+        # The tool too: another version may make other bytes of the same rows, and an output is to be of one piece.
         content = {"command": self.command, "source": self.source, "options": {**self.options, "tool": __version__}}
+        # As it will be read from the file, where tuples are lists: it is compared with that.
         read_back: dict[str, Any] = json.loads(canonical_json(content))
         return read_back
 
@@ -93,6 +95,7 @@ class Work:
         """Return the writer of this process, for vectors of a dimension."""
         if self._writer is None:
             self._writer = self.job.writer(self, dim)
+            # Before the first row is made, as a disk that fills up in the middle costs what was paid until then.
             if self.job.total is not None and self._writer.takes_room:
                 require_room(self.output, (self.job.total - self.rows) * dim * 4)
             self._writer.begin()
@@ -139,6 +142,7 @@ class Work:
             chunks: Iterable[NDArray[Any]] = (self.shards.array(shard, name) for shard in self.shards)
             if order is not None:
                 values = self.shards.all_values(name)
+                # Arbitrary: only so many are copied into another order at a time.
                 chunks = (values[order[part.start : part.stop]] for part in shards_of(len(order), 1 << 20))
             file = f"{name}.npy"
             hashes[file] = write_values(beside(self.content) / file, chunks, self.rows)

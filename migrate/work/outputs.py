@@ -76,6 +76,7 @@ class RunState:
         unfinished = folder / ".work.json"
         del content["output"]
         write_bytes(unfinished, json.dumps({"version": _VERSION, **content}, sort_keys=True).encode())
+        # In one step: with half a state, all that an earlier run has made and paid for would be made again.
         os.replace(unfinished, folder / _STATE)
         sync_path(folder)
 
@@ -375,15 +376,18 @@ def _take_up(work: Work, output: OutputFolder, *, force: bool) -> RunState:
     elif state is not None and state.complete is not None and not work.content.is_dir():
         state = None  # what was published is gone since
     output.refuse_existing(force=force)
+    # Nothing finished is nothing to go on from: then other options or another source are no reason to refuse.
     if state is not None and (len(work.shards) or state.complete is not None):
         configuration.check(state.configuration, output)
         return state
     output.clear()
+    # Those that it had listed went with the folder.
     work.shards = ShardFolder(work.shards.path)
     for folder in (work.path, work.content, work.shards.path):
         folder.mkdir()
     state = RunState(work.output, configuration.as_json())
     state.write()
+    # The name of the work folder, too: a power cut would lose with it all that is durable inside.
     sync_path(work.path.parent)
     return state
 
@@ -404,6 +408,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | No
                 rows += len(shard)
                 progress(job.stage, rows, job.total)
         details = job.finish(work, work.writer(_dim(work)))
+        # First the files, then the note that all is there: a power cut must not leave the note alone.
         for path in (*sorted(work.content.iterdir()), work.content):
             sync_path(path)
         state.complete = details

@@ -65,6 +65,7 @@ def _make_in_processes(
         # loky fails in a thread of its own if it is shut down while a call is still in its queue
         while not all(future.running() or future.done() for future in flying):
             time.sleep(0.001)
+        # Whatever a worker still makes is wanted by nobody: the run has ended, well or with an error.
         executor.shutdown(wait=True, kill_workers=True)
 
 

@@ -52,6 +52,7 @@ class Folder:
                     return []
                 return sorted(file.name for file in path.iterdir())
         with self.open() as (system, folder):
+            # fsspec remembers listings: what another process has put there since would not be seen.
             system.invalidate_cache()
             if not system.exists(folder):
                 return []
@@ -72,8 +73,10 @@ class Folder:
         """Write a file where there is none; False where another content has its name."""
         with self.open() as (system, folder):
             try:
+                # The store itself decides: to look first and write then would let two runs both find the place free.
                 system.pipe_file(f"{folder}/{name}", content, mode="create")
             except FileExistsError:
+                # A run that was killed right after finds its own file, and goes on.
                 return bool(system.cat_file(f"{folder}/{name}") == content)
             return True
 
@@ -123,6 +126,7 @@ class Folder:
         except LeadMigrateError:
             raise
         except Exception as error:
+            # A library may quote the URL, and keys with it.
             message = f"{self.named}: {' '.join(scrub(str(error)).split())[:300] or type(error).__name__}"
             if isinstance(error, ImportError | ValueError):
                 raise UsageError(
@@ -133,6 +137,7 @@ class Folder:
 
 def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
     """Write a file that gets its name when it is whole and durable."""
+    # Of no form that counts as finished, and for one process alone: two may make the same shard.
     unfinished = path.with_name(f".{uuid.uuid4().hex}")
     with unfinished.open("wb", buffering=0) as file:
         for piece in pieces:
@@ -140,6 +145,7 @@ def _write_durably(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
             while remaining:
                 remaining = remaining[file.write(remaining) :]
         os.fsync(file.fileno())
+    # Only now: whatever has its final name counts as finished, to any process that lists the folder.
     os.rename(unfinished, path)
     sync_path(path.parent)
 
@@ -179,5 +185,6 @@ def refuse_url(url: str, last: str, *, force: bool) -> None:
     probe = f".{uuid.uuid4().hex}"
     if last in folder.names() and not force:
         raise already_exists(url)
+    # Found out by doing it: rights to list and to write are granted apart.
     folder.write(probe, b"")
     folder.remove(probe)

@@ -74,6 +74,7 @@ class Rows:
         vectors = np.empty((rows.size, self.dim), np.float32)
         order = None
         if (rows[1:] < rows[:-1]).any():
+            # Ascending, so that rows side by side are read by one call, and a disk is read in one direction.
             order = np.argsort(rows, kind="stable")
             rows = rows[order]
         with self._open() as descriptor_of:
@@ -95,6 +96,7 @@ class Rows:
         at_once = rows or max(_BATCH_BYTES // row_bytes, 1)
         stop = self.count if stop is None else min(stop, self.count)
         starts = range(start, stop, at_once)
+        # Two: one is filled while the caller works on the other.
         buffers = [np.empty((min(at_once, stop - start), self.dim), np.float32) for _ in starts[:2]]
 
         def read(number: int) -> Vectors:
@@ -117,6 +119,7 @@ class Rows:
 
         def descriptor_of(file: int) -> int:
             nonlocal number, descriptor
+            # One at a time: there are as many files as shards, and a process may have some thousand open.
             if file != number:
                 with output_errors(self.paths[file]):
                     opened = open_descriptor(self.paths[file])
@@ -154,6 +157,7 @@ class Rows:
     def _read(self, descriptor: int, path: Path, target: memoryview, offset: int) -> None:
         """Fill `target` with the bytes of an open file from `offset` on."""
         while target:
+            # A call reads less than 2 GiB on Linux, and macOS refuses one that asks for more.
             count = os.preadv(descriptor, [target[: 1 << 30]], offset)
             if not count:
                 raise StoreError(

@@ -45,6 +45,7 @@ class Shard:
     @property
     def name(self) -> str:
         """The beginning of the name of its file."""
+        # Of one length, so that names sort as rows do.
         return f"{self.start:012d}-{self.stop:012d}"
 
 
@@ -73,6 +74,7 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any
     header: dict[str, Any] = {"__metadata__": {"facts": json.dumps(dict(details), sort_keys=True)}}
     buffers = []
     end = 0
+    # In one order: the name of the file is the hash of its bytes, and the same rows are to have one.
     for name, arrays_of in sorted(arrays.items()):
         begin = end
         for array in arrays_of:
@@ -81,6 +83,7 @@ def pack(arrays: Mapping[str, Sequence[NDArray[Any]]], details: Mapping[str, Any
         shape = [sum(map(len, arrays_of)), *arrays_of[0].shape[1:]]
         header[name] = {"dtype": names[arrays_of[0].dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
+    # Blanks, by which the format lets arrays begin at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
 

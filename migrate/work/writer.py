@@ -122,6 +122,7 @@ class FlatFileWriter(StoreWriter):
         self._end = len(head)
         self._hasher.update(head)
         with output_errors(path):
+            # Not truncated: the rows that an earlier run has put there are not made again.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 write_at(descriptor, memoryview(head), 0)  # an earlier run may have completed it
@@ -142,6 +143,7 @@ class FlatFileWriter(StoreWriter):
         start = shard.start
         begin = self._offset(shard.start)
         in_order = self._end == begin
+        # A copy: where a batch fails, the hash stays that of what was there before.
         hasher = self._hasher.copy() if in_order else new_hasher()
 
         def write(content: memoryview, offset: int) -> None:
@@ -166,6 +168,7 @@ class FlatFileWriter(StoreWriter):
                 if written is not None:
                     written.result()
             finally:
+                # First: a write under way would go to whatever file gets the number of the descriptor next.
                 pool.shutdown()
                 os.close(descriptor)
         if start != shard.stop:
@@ -222,6 +225,7 @@ class FlatFileWriter(StoreWriter):
                     write_at(descriptor, memoryview(head), 0)
                     self._end = -1
                 write_at(descriptor, memoryview(tail), self._offset(rows))
+                # A killed run may have left rows behind the end, where their number was not known.
                 os.truncate(descriptor, self._offset(rows) + len(tail))
                 os.fsync(descriptor)
             finally:

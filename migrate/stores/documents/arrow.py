@@ -35,7 +35,9 @@ from migrate.stores.documents.names import is_id_name
 from migrate.stores.records import import_client
 from migrate.vectors import Document, Vectors
 
+# Arbitrary: rows in no order are read again for each portion, so more memory saves time.
 _ROWS_IN_MEMORY: Final = 16_384
+# Arbitrary: the texts and metadata of so many documents are in memory at once.
 ROWS_PER_BATCH: Final = 1024
 
 
@@ -117,6 +119,7 @@ def lists_of_vectors(vectors: Vectors, kind: Any = None) -> Any:
     import pyarrow as pa
 
     if kind is None:
+        # A list ends at a place of 32 bits, counted over the numbers of all lists.
         kind = (pa.list_ if vectors.size < 2**31 else pa.large_list)(pa.float32())
     numbers = pa.array(vectors.reshape(-1), pa.float32())
     if pa.types.is_fixed_size_list(kind):
@@ -247,6 +250,7 @@ def check_ids(column: Any, path: Path) -> Any:
 
     if column.null_count:
         raise malformed(path, f"{column.null_count} rows have no id", "give each row an id")
+    # `large`, as the offsets of one `string` array end at 2 GiB of text.
     column = column.cast(pyarrow.large_string()).combine_chunks()
     if repetitions := len(column) - pyarrow.compute.count_distinct(column).as_py():
         raise malformed(path, f"ids are repeated ({repetitions} repetitions)", "give each row its own id")

@@ -109,6 +109,7 @@ class LazyIds(Sequence[str]):
         return iter(self._ids)
 
     def __eq__(self, other: object) -> bool:
+        # A text is a sequence of texts, too.
         if isinstance(other, str) or not isinstance(other, Sequence):
             return NotImplemented
         return self._ids == list(other)
@@ -297,6 +298,7 @@ def ids_by_label(id_of_label: Mapping[Any, Any], labels: NDArray[np.int64], noun
 
     Raises a MalformedError where one has none, or that of another.
     """
+    # JSON has texts for the keys of an object, where the program that wrote them had numbers.
     by_label = {str(label): doc_id for label, doc_id in id_of_label.items()}
     ids = [by_label.get(str(label)) for label in labels.tolist()]
     if without := ids.count(None):

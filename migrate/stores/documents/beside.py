@@ -60,5 +60,6 @@ def is_plain(docs: Path) -> bool:
         return True
     has_ids = any(isinstance(record.get(_ID), str) for record in objects)
     has_texts = any(_TEXT in record for record in objects)
+    # A file without any text is a docs.jsonl all the same; one with texts by another name is a user's own.
     has_other_texts = any(name in record for record in objects for name in TEXTS)
     return has_ids and (has_texts or not has_other_texts)

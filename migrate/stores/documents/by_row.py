@@ -25,6 +25,7 @@ from migrate.stores.switching import BESIDE
 _PATTERNS: Final = ("*.json", "*.jsonl", "*.csv", "*.tsv", "*.txt", "*.npy")
 _INDEXES: Final = ("*.faiss", "*.index", "*.bin")
 _PICKLES: Final = ("*.pkl", "*.pickle")
+# Arbitrary: to count its entries each file is read, maybe to its end, whenever the store is opened.
 _MOST_FILES: Final = 20
 
 
@@ -32,6 +33,7 @@ def files_by_row(index: Path, count: int, read: Collection[Path | None]) -> tupl
     """Return the files beside an index with `count` entries, but those that are `read` or belong to another index."""
     if not count:
         return ()
+    # What is called as another index belongs to that, even if it has as many entries.
     stems = {file.stem for file in sidecar_files(index, *_INDEXES) if is_faiss(file)}
     candidates = (
         file
@@ -81,6 +83,7 @@ def _elements(file: Path, count: int) -> Iterator[int]:  # noqa: ARG001
 def _cells(file: Path, count: int) -> Iterator[int]:
     """Yield the number of rows of a table, without the header and with it."""
     with open_file(file, buffering=1 << 20) as opened:
+        # One more than could fit says enough: the rest of a large file is not read.
         rows = sum(1 for _ in islice(cells_of(file, opened), count + 2))
     yield from (rows - 1, rows)
 

@@ -49,6 +49,7 @@ def columns_beside_index(schema: Any, location: Any, named: Mapping[str, str] = 
     types = _types(schema, location)
     doc_id = _choose_id(location, types, named.get("id"))
     strings = [name for name in types if _is_text(types[name])]
+    # As the only column of texts left, one of ids would be taken for the documents.
     texts = [name for name in strings if name == named.get("text") or not (name == doc_id or is_id_name(name))]
     text, _ = choose_text(location, texts, named.get("text"))
     label = LABEL if str(types.get(LABEL)).startswith(("int", "uint")) else None

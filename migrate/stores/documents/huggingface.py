@@ -53,6 +53,7 @@ class DatasetDocuments(ArrowDocuments):
 
     def write(self, folder: Path) -> None:
         """Copy the dataset's files byte for byte, to the same place."""
+        # The new store is opened as the old one, so its dataset lies beside the index or below it, as there.
         is_unpacked = self._dataset == self._index.parent
         if is_unpacked:
             target = folder

@@ -60,6 +60,7 @@ def _by_key(records: Mapping[str, Any]) -> Iterator[Any]:
 def _rows_of(path: Path, columns: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Yield a record for each place in some lists; the objects of a list of objects are records themselves."""
     tables = [name for name, column in columns.items() if _holds_objects(column) and field_of(name) not in METADATA]
+    # An object with nothing but a list of metadata: those are the records, as nothing else is there.
     if not tables and len(columns) == 1:
         tables = [name for name, column in columns.items() if _holds_objects(column)]
     if len(tables) > 1:

@@ -30,6 +30,7 @@ from migrate.stores.documents.base import DocumentsInfo, DocumentSource, check_c
 from migrate.stores.documents.matching import IdNumbers, Numbering, match_rows
 from migrate.vectors import Document
 
+# Arbitrary: without a limit a file with no line end would be read into memory whole.
 _LONGEST_LINE: Final = 1 << 28
 _COLUMNS: Final = 4
 """What is kept of each document, see `DocsScan.places`."""
@@ -98,6 +99,7 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
     with_text = 0
     with read_errors(path), open_file(path, buffering=1 << 20) as file:
         stamp = FileStamp.of(path, file.fileno())
+        # A command may open a store more than once: the file is parsed for the first time alone.
         if written is None and (cached := _scans.get(stamp)) is not None:
             return cached
         for number, offset, content in lines_of(written or file, path):

@@ -36,6 +36,7 @@ from migrate.stores.documents.unpickle import (
 from migrate.stores.frames import FACTS, PLACES, TEXT
 from migrate.vectors import Document
 
+# Arbitrary: they have to end a hostile pickle, and are never to meet a sound one.
 _SPARE_BYTES: Final = 1 << 28
 _BYTES_PER_PICKLED_BYTE: Final = 32
 _SPARE_CPU_S: Final = 3
@@ -89,6 +90,7 @@ class _DocstorePickler(pickle._Pickler):
     dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)
 
     def __init__(self, file: Any, path: Path) -> None:
+        # The first with STACK_GLOBAL, which `save_global` writes.
         super().__init__(file, protocol=4)
         self._path = path
 
@@ -189,6 +191,7 @@ class LangchainDocuments(DocumentSource):
         if name == "text":
             start, size = content
             if start not in self._texts:
+                # Arbitrary: enough for documents that share one and follow each other; any other is read again.
                 if len(self._texts) >= 64:
                     self._texts.clear()
                 self._texts[start] = self._value(start, size)

@@ -49,6 +49,7 @@ def langchainjs_documents(index: Path, labels: Labels, count: int) -> DocumentSo
         fields_of, id_of_row = _parse(read_json(path, MOST_BYTES))
         ids = ids_by_label(id_of_row, np.arange(count), "document")
         check_known(ids, fields_of, "document")
+    # JavaScript leaves a field out of JSON that is undefined.
     documents = [Document(doc_id, fields_of[doc_id][_TEXT], fields_of[doc_id].get("metadata") or {}) for doc_id in ids]
     has_texts = any(document.text for document in documents)
     info = DocumentsInfo(

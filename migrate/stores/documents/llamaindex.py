@@ -102,6 +102,7 @@ def _document(node_id: str, node: Any) -> Document:
     fields = _table(node, "__data__")
     resource = fields.get("text_resource")
     text = fields.get("text", resource.get("text") if isinstance(resource, dict) else None)
+    # Earlier releases of LlamaIndex wrote nodes with `extra_info`.
     metadata = fields.get("metadata", fields.get("extra_info"))
     if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
         raise MalformedError(f"node {node_id!r} lacks a text or metadata")
@@ -110,6 +111,7 @@ def _document(node_id: str, node: Any) -> Document:
 
 def is_simple(file: Path) -> bool:
     """Return whether a file begins as one that LlamaIndex's `SimpleVectorStore` writes."""
+    # LlamaIndex writes the vectors first, so that a large file need not be parsed to be known.
     with read_errors(file), open_file(file) as opened:
         head = opened.read(64).lstrip()
     return head.startswith(b"{") and f'"{EMBEDDINGS}"'.encode() in head
@@ -135,6 +137,7 @@ def embedded_text(text: str, metadata: Mapping[str, Any], fields: Mapping[str, A
     else:
         excluded = []
     template = fields.get("metadata_template", fields.get("metadata_tmpl")) or "{key}: {value}"
+    # Earlier releases spelled it so.
     separator = fields.get("metadata_separator", fields.get("metadata_seperator")) or "\n"
     lines = [_fill(template, key=key, value=str(value)) for key, value in metadata.items() if key not in excluded]
     joined = str(separator).join(lines).strip()

@@ -148,6 +148,7 @@ def match_rows(
     Raises a StoreError where there is none.
     """
     numbers = ids.values()
+    # An array has no labels: what its documents call one can only be the number of a row.
     if not rows.is_index:
         if faiss_ids is not None:
             numbers = faiss_ids
@@ -165,6 +166,7 @@ def match_rows(
         readings[ID] = Reading(by_number, ID)
     elif is_numbered and not np.array_equal(labels, in_order):
         readings[ID] = Reading(labels, LABEL)
+    # Labels that documents name and the index lacks are of another index: then their order proves nothing either.
     may_be_in_order = is_numbered or (readings and faiss_ids is None and _is_range(labels))
     if may_be_in_order and _is_range(in_order, first=0):
         by_order = {ORDER: Reading(rows.added, _POSITION)}

@@ -49,6 +49,8 @@ from migrate.stores.switching import BESIDE
 
 PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
 _PICKLES: Final = ("*.pkl", "*.pickle")
+_LONGEST_CELL: Final = 1 << 28
+"""Characters; as many as a line of docs.jsonl may have bytes."""
 _TEXT: Final = "text"
 
 Record = dict[str, Any]
@@ -96,6 +98,7 @@ def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:
 def _is_of_lines(path: Path) -> bool:
     """Return whether the first two lines of a file are objects of JSON, each by itself."""
     with open_file(path) as file, suppress(MalformedError):
+        # Of two, as a file with one object of JSON in one line may be either.
         values = [parse_json(line) for _, _, line in islice(lines_of(file, path), 2)]
         return len(values) == 2 and all(isinstance(value, dict) for value in values)
     return False
@@ -111,10 +114,11 @@ def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
     first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
     delimiter = "\t"
     if path.suffix != ".tsv":
+        # Spreadsheets write a semicolon where the comma divides decimals.
         delimiter = max((",", ";", "\t"), key=first.count)
     file.seek(0)
     # of the whole process; its own limit is less than a long text
-    csv.field_size_limit(1 << 28)
+    csv.field_size_limit(_LONGEST_CELL)
     lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
     return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
 
@@ -252,8 +256,10 @@ def _line_of(path: Path, number: int, record: Record, fields: _Fields, doc_id: s
     if title and isinstance(title, str):
         content = f"{title} {content or ''}".strip()
     label = record.get(LABEL)
+    # Any number of 18 digits is an int64; a cell of a table is a text whatever it holds.
     if isinstance(label, str) and label.isdecimal() and len(label) < 19:  # a cell
         label = int(label)
+    # None for an empty text: a file in which all are empty has no texts.
     line = {"id": str(own_id), "text": content or None, "metadata": metadata, LABEL: label}
     return (json.dumps(line, ensure_ascii=False) + "\n").encode()
 
@@ -280,6 +286,7 @@ def own_documents(
             documents = JsonlDocuments(path, rows, written=_written(path, lines, rows.count))
             break
         except RepeatedIdError:
+            # A field that the user has named is the only one: there is none to try after it.
             if doc_id is fields.ids[-1]:
                 raise
             notes.insert(0, f"several records of {path.name} have one {doc_id}, so that is no id of theirs")
@@ -358,6 +365,7 @@ def find_own_file(
     files.sort(key=lambda file: file.stem != index.stem)
     fitting: dict[Path, DocumentSource] = {}
     why = ""
+    # Arbitrary: each of them is read to its end before one is taken, and a folder may hold thousands.
     for file in files[:20]:
         try:
             fitting[file] = own_documents(file, index, rows, named, kind=kind)

@@ -36,6 +36,12 @@ TAG: Final = "$"
 """The only key of a JSON object that stands for a value which JSON lacks: a list of its kind and its content."""
 
 _FRAME_BYTES: Final = 1 << 20
+_LONG_TEXT: Final = 1 << 10
+"""Characters from which on a text is sent once, however many documents have it."""
+_UUIDS: Final = 1 << 128
+# Arbitrary: beyond what the file itself explains, so that metadata which share their parts may be written out.
+_SPARE_BYTES: Final = 1 << 28
+_SPARE_VALUES: Final = 1 << 18
 _ROWS_LISTED: Final = 10
 """Rows that a message lists."""
 
@@ -325,8 +331,8 @@ class _Sender:
     def __init__(self, pipe: BinaryIO, file_bytes: int) -> None:
         self._pipe = pipe
         # of the metadata of a document, with all that they share written out
-        self._most_bytes = (1 << 28) + 8 * file_bytes
-        self._most_values = (1 << 18) + file_bytes
+        self._most_bytes = _SPARE_BYTES + 8 * file_bytes
+        self._most_values = _SPARE_VALUES + file_bytes
         # holds the text, too, so that no other gets its identity
         self._long: dict[int, tuple[tuple[int, int], str]] = {}
         self._waiting = bytearray()
@@ -374,7 +380,7 @@ class _Sender:
             raise RefusedError(f"metadata refer to their own parts so often that they have no end; {_SAVE_AGAIN}")
         if depth > MAX_DEPTH:
             raise RefusedError(f"metadata are nested more than {MAX_DEPTH} deep, or hold themselves; {_SAVE_AGAIN}")
-        if kind is str and len(value) >= 1 << 10:
+        if kind is str and len(value) >= _LONG_TEXT:
             if id(value) not in self._long:
                 self._long[id(value)] = self._put(value), value
             return {TAG: ["text", self._long[id(value)][0]]}
@@ -389,7 +395,7 @@ class _Sender:
     def _content(self, value: Any, kind: type, depth: int) -> Any:
         if kind in (bytes, bytearray):
             return base64.b64encode(value).decode()
-        if kind is uuid.UUID and type(value.int) is int and 0 <= value.int < 1 << 128:
+        if kind is uuid.UUID and type(value.int) is int and 0 <= value.int < _UUIDS:
             return [value.hex]
         items = value
         # a pickle may have set anything inside a path

@@ -33,6 +33,7 @@ _PLAIN_LISTS: Final = re.compile(r"(IVF\d+(_HNSW\d+)?|IMI\d+x\d+),Flat")
 def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     """Write an index after a recipe, trained on the vectors and filled with them, and wait for the disk."""
     count, dim = vectors.shape
+    # Arbitrary: one thread builds a smaller index in a moment.
     is_large = count >= 50_000
     # Who comes first decides how a graph is linked.
     order_matters = "HNSW" in recipe.factory
@@ -62,6 +63,7 @@ def _add(index: Any, vectors: Rows, labels: NDArray[np.int64] | None) -> None:
     count = len(vectors)
     for first, block in vectors.batches(65_536):
         index.add(block) if labels is None else index.add_with_ids(block, labels[first : first + len(block)])
+    # Counted in the lists too: FAISS drops a vector with NaN from these, and goes on counting it in `ntotal`.
     lists = faiss.try_extract_index_ivf(index)
     if lists is not None:
         stored = lists.invlists.compute_ntotal()
@@ -92,9 +94,11 @@ def _training_rows(vectors: Rows, index: Any) -> Vectors:
     row_bytes = 4 * vectors.shape[1]
     fit_in_memory = _TRAINING_BYTES // row_bytes
     # For each list FAISS takes 256 rows at most, and recommends 39 at least
+    # 65,536 are what a codebook of 8 bits takes at most: 256 vectors for each of 256 entries.
     size = max(65_536, min(256 * lists, fit_in_memory), 39 * lists)
     if len(vectors) > size:
         rows: NDArray[np.int64] = np.sort(np.random.default_rng(0).choice(len(vectors), size, replace=False))
         return np.ascontiguousarray(vectors[rows])
+    # FAISS trains no codebook with fewer vectors than it has entries, and a small store may have fewer.
     least = max((1 << component.pq.nbits for component in components if hasattr(component, "pq")), default=1)
     return np.ascontiguousarray(np.tile(vectors, (-(-least // len(vectors)), 1)))

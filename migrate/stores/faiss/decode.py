@@ -19,6 +19,7 @@ from migrate.stores.frames import RefusedError
 
 Rows = NDArray[np.float32]
 
+# Arbitrary: each transform that is undone makes a copy of as much.
 _BLOCK_BYTES: Final = 4 << 20
 
 _RIGHT_ANGLES: Final = 2e-4
@@ -60,7 +61,8 @@ class Decoded:
 
     def rows(self) -> Iterator[Rows]:
         """Yield all vectors, some at a time."""
-        step = max(1, _BLOCK_BYTES // (4 * self.stored.d))
+        row_bytes = 4 * self.stored.d
+        step = max(1, _BLOCK_BYTES // row_bytes)
         for first in range(0, self.stored.ntotal, step):
             numbers = np.arange(first, min(first + step, self.stored.ntotal))
             block = self.stored.reconstruct_batch(numbers)
@@ -92,8 +94,10 @@ def decode_index(loaded: Any) -> Decoded:
                 ids = map_ids
             else:
                 ids = map_ids[_checked(ids, map_ids.size)]
+            # The length of the map and its ids, which FAISS writes behind the index inside.
             tail_bytes += 8 + 8 * map_ids.size
         if isinstance(index, faiss.IndexRefine):
+            # The `k_factor`, which FAISS writes behind both of its indexes.
             tail_bytes += 4
         if index.metric_type != inner.metric_type:
             metrics = f"{METRICS[index.metric_type]}, {METRICS[inner.metric_type]}"
@@ -213,8 +217,11 @@ def _try_one(index: Any, transforms: list[Any]) -> None:
 def _codes(index: Any) -> tuple[None, NDArray[np.int64] | None, int | None]:
     """Check an index without lists; return address and count of its codes, and the address after the last byte."""
     expected = index.ntotal * index.code_size
-    if isinstance(index, faiss.IndexFastScan):  # whole blocks
-        expected = -(-index.ntotal // index.bbs) * index.bbs * (index.M2 // 2)
+    if isinstance(index, faiss.IndexFastScan):
+        # whole blocks, and half a byte for each sub-vector of a row
+        n_blocks = -(-index.ntotal // index.bbs)
+        block_bytes = index.bbs * (index.M2 // 2)
+        expected = n_blocks * block_bytes
     if index.codes.size() < expected:
         raise RefusedError(
             f"the index counts {index.ntotal} vectors but holds {index.codes.size()} bytes of codes in place of "

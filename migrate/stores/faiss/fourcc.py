@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from migrate.stores.base import Metric
 
 METRICS: Final[dict[int, Metric]] = {0: "ip", 1: "l2"}
+# Code, dimension, count, two numbers that are not used, a flag, the metric, and how many floats follow.
 FLAT_HEAD_BYTES: Final = 45
+# Arbitrary: no model comes near it, and most damaged headers are far beyond.
 LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
+# Arbitrary: enough to tell what else a file is by its beginning.
 HEAD_BYTES: Final = 512
 
 
@@ -65,6 +68,7 @@ def describe_content(head: bytes) -> str:
 
 def _head(code: str, dim: int, count: int, metric: Metric) -> bytes:
     """Return a code and the header of a trained index; FAISS ignores the two numbers in its middle."""
+    # 1 << 20 is what FAISS itself writes there, so that files are the same to the byte.
     return struct.pack("<4siqqqBi", code.encode(), dim, count, 1 << 20, 1 << 20, 1, METRIC_NUMBERS[metric])
 
 

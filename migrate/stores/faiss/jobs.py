@@ -32,14 +32,18 @@ from migrate.stores.frames import (
 from migrate.vectors import Vectors, squared_norms
 from migrate.work.shards import ShardFolder
 
+# Arbitrary: a damaged count must fail here, and not as a request for terabytes, or a loop without an end.
+_LEAST_VECTOR_BYTES = 64 << 20
+_MOST_LOOPS = 10_000_000
+
 _QUERIES_AT_ONCE = 32
 """A process must not be silent for long, and codes of a large index are compared one by one."""
 
 
 def load(path: str) -> Any:
     """Return the index in a file, mapped into memory, with FAISS's own limits set to what the file can hold."""
-    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, 64 << 20))
-    faiss.set_deserialization_loop_limit(10_000_000)
+    faiss.set_deserialization_vector_byte_limit(max(Path(path).stat().st_size, _LEAST_VECTOR_BYTES))
+    faiss.set_deserialization_loop_limit(_MOST_LOOPS)
     # A path in the file is not followed: lists in a second file are looked for beside the index.
     flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | faiss.IO_FLAG_ONDISK_SAME_DIR
     try:
@@ -147,6 +151,7 @@ def recall(job: dict[str, Any], pipe: BinaryIO) -> None:
     decoded = decode_index(index)
 
     def take(rows: NDArray[np.int64]) -> Vectors:
+        # Ascending and once each, as the blocks of vectors pass by in their order, and once.
         unique, positions = np.unique(rows, return_inverse=True)
         return np.concatenate(list(_picked(decoded.rows(), unique)))[positions.reshape(rows.shape)]
 
@@ -157,6 +162,7 @@ def ask(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send labels and scores of what the index finds for queries, a block of them at a time."""
     index = load(job["path"])
     if job["setting"] is not None:
+        # It finds the setting however deep the index lies that has it.
         faiss.ParameterSpace().set_index_parameter(index, *job["setting"])
     queries = np.fromfile(job["queries"], "<f4").reshape(-1, index.d)
     for first in range(0, len(queries), _QUERIES_AT_ONCE):
@@ -202,6 +208,7 @@ def _recall(
     valid = rows >= 0
     pairs = zip(sample, take(np.maximum(rows, 0)), strict=True)
     scores = np.stack([_scores(query[None], candidates, inner_product=inner)[0] for query, candidates in pairs])
+    # FAISS sums in another order: scores of the same two vectors differ in the last digits of float32.
     slack = 1e-4 * np.maximum(1, np.abs(tenth))
     return float(((scores >= (tenth - slack)[:, None]) & valid).mean())
 

@@ -39,6 +39,7 @@ def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArra
     if (numbers < 0).any():
         missing = int((numbers < 0).sum())
         raise RefusedError(f"FAISS finds no list for {missing} of {len(vectors)} vectors; it drops NaN and Inf")
+    # FAISS writes the head of an index that is full, and the lists of one that is empty.
     index.ntotal = len(vectors)
     head = faiss.serialize_index(index).tobytes()
     if not head.endswith(_NO_LISTS):
@@ -52,6 +53,7 @@ def append_lists(path: Path, index: Any, vectors: Vectors | Rows, labels: NDArra
         file.flush()
         ends = begin + len(head) + np.cumsum(sizes * (row_bytes + labels.itemsize))
         starts = ends - sizes * (row_bytes + labels.itemsize)
+        # Before anything is written behind it: rows go to their lists in the order in which they come.
         os.truncate(file.fileno(), int(ends[-1]))
         _scatter(file.fileno(), numbers, vectors, labels, starts, starts + sizes * row_bytes)
 
@@ -74,6 +76,7 @@ def _block_rows(dim: int) -> int:
 def _sizes(sizes: NDArray[np.int64]) -> bytes:
     """Return the sizes as FAISS writes them: of all lists, or, where most are empty, number and size of the others."""
     filled = np.flatnonzero(sizes)
+    # The rule of FAISS, so that files are the same to the byte.
     if len(filled) > len(sizes) / 2:
         kind = b"full"
         content = sizes

@@ -25,9 +25,13 @@ from migrate.stores.faiss.recipe import FLAT, Recipe
 from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS, RUNS
 
 JOBS: Final = "migrate.stores.faiss.jobs"
+# Arbitrary: so many tell a recall of 0.9 to some 0.02, and are searched in a moment.
 QUERIES: Final = 200
 """Rows that are looked up for the recall of an index."""
+# Arbitrary: sound files of all kinds stay below it, and a damaged one ends before the machine suffers.
 _READ_SPARE_BYTES: Final = 1 << 30
+
+_LABEL_BYTES: Final = 8
 
 _Facts = tuple[dict[str, Any], NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[np.int64]]
 """Header, labels, places in the order of adding, and runs of vectors."""
@@ -91,10 +95,10 @@ class FaissFile(RowFile):
                     weakref.finalize(self, self._decoded.close)
             elif tag == LABELS and header:
                 labels += content
-                self._expect(len(labels) <= 8 * header["count"], "as many labels as vectors")
+                self._expect(len(labels) <= _LABEL_BYTES * header["count"], "as many labels as vectors")
             elif tag == PLACES and header:
                 added += content
-                self._expect(len(added) <= 8 * header["count"], "as many places as vectors")
+                self._expect(len(added) <= _LABEL_BYTES * header["count"], "as many places as vectors")
             elif tag == RUNS and header:
                 runs += content
             elif tag == ROWS and self._decoded is not None:
@@ -102,8 +106,8 @@ class FaissFile(RowFile):
                 self._expect(self._left >= 0, "as many vectors as it counts")
                 write_all(self._decoded, content)
         self._expect(bool(header) and not self._left, "all vectors")
-        self._expect(len(labels) == 8 * header["count"] * header["labels"], "a label for each vector")
-        self._expect(len(added) == 8 * header["count"] * header["added"], "a place for each vector")
+        self._expect(len(labels) == _LABEL_BYTES * header["count"] * header["labels"], "a label for each vector")
+        self._expect(len(added) == _LABEL_BYTES * header["count"] * header["added"], "a place for each vector")
         own_labels = _int64s(labels) if header["labels"] else None
         insertion_order = _int64s(added) if header["added"] else None
         if "IDMap" not in header["chain"]:
@@ -139,7 +143,8 @@ class FaissFile(RowFile):
         with read_errors(self.path):
             folder = sum(file.stat().st_size for file in self.path.parent.iterdir() if file.is_file())
         # no code takes less than a bit of a vector
-        fits = header["metric"] in fourcc.METRICS and header["dim"] > 0 and 0 <= header["count"] <= 8 * folder
+        most_codes = 8 * folder
+        fits = header["metric"] in fourcc.METRICS and header["dim"] > 0 and 0 <= header["count"] <= most_codes
         self._expect(fits, "facts that fit")
         return header
 

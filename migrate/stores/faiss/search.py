@@ -120,6 +120,8 @@ class IndexSearcher(StoreSearcher):
     def _parameters(self, index: Any, selector: Any) -> Any:
         import faiss
 
+        # Parameters that are given replace those of the index, and have 1 list or 16 candidates unless they say
+        # otherwise.
         if isinstance(index, faiss.IndexIVF):
             return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
         if isinstance(index, faiss.IndexHNSW):
@@ -166,6 +168,7 @@ class IndexSearcher(StoreSearcher):
                 if not rows and self.info.count:
                     location = self.info.location
                     raise UsageError(f"{location}: no document has metadata called {name!r} to filter by")
+                # Arbitrary: filters by ever other names are not to fill the memory of a process that serves for weeks.
                 if len(self._rows_by) >= 32:
                     self._rows_by.clear()
                 self._rows_by[name] = {value: np.array(positions, np.int64) for value, positions in rows.items()}
@@ -270,12 +273,14 @@ class FaissSearcher(StoreSearcher):
             for tag, content in run_job(path, job, file_bytes=path.stat().st_size):
                 labels += content if tag == LABELS else b""
                 scores += content if tag == ROWS else b""
+        # A process that is killed in the middle has sent whole frames, too few of them.
         if not len(labels) == 2 * len(scores) == 8 * k * len(queries):
             raise StoreError(f"{path}: FAISS did not answer every query; the index is damaged, build it again")
         rows = rows_of(np.frombuffer(labels, "<i8").astype(np.int64, copy=False).reshape(-1, k), self._labels)
         is_found = (rows >= 0) & (rows < self.info.count)
         values = np.frombuffer(scores, "<f4").reshape(-1, k)
         different = np.unique(rows[is_found])
+        # Each id is read once: queries that are alike find the same documents.
         names = np.array(self._store.ids(different), object)
         return [
             as_hits(names[np.searchsorted(different, query_rows[is_row])].tolist(), query_scores[is_row])

@@ -107,6 +107,7 @@ class FaissKind:
                 index = _find_index(path)
             else:
                 index = path
+        # LangChain names both files alike, whatever the name: a pickle of another one is somebody else's.
         pickled = index.with_suffix(".pkl")
         is_langchain = index.suffix == ".faiss" and pickled.is_file()
         return FaissStore(path, index, pickled if is_langchain else None, address.options)
@@ -133,6 +134,7 @@ class FaissStore(RowFileStore):
         file = self._file = FaissFile(index)
         labels = self._labels = check_labels(file.labels, index)
         manifest, foreign = own_manifest(index)
+        # What the user names now counts before what was named when the store was made.
         options = {**((manifest and manifest.store.fields) or {}), **fields}
         named = {name: field for name, field in options.items() if name != ROWS_OPTION}
         self.source = _find_documents(index, pickled, Numbering(labels, file.added, file.count), named)

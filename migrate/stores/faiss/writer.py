@@ -83,10 +83,12 @@ def build_index(
         "metric": fourcc.METRIC_NUMBERS[metric],
         "recipe": asdict(recipe),
         "queries": QUERIES,
+        # Arbitrary: a sound build is not to meet it, and any other to end before it takes all memory of the machine.
         "memory_bytes": _BUILD_SPARE_BYTES + 8 * size + _GRAPH_ROW_BYTES * rows.count,
     }
     with output_errors(path):
         if labels is not None:
+            # In a file, as a job is JSON that is received in one piece, and labels take eight bytes a vector.
             labels_path.write_bytes(np.ascontiguousarray(labels, "<i8").tobytes())
     recall = None
     for tag, content in run_job(path, job, file_bytes=size, quiet_s=_QUIET_S):

@@ -147,6 +147,7 @@ class ColumnOutput(Output):
     def refuse_existing(self, *, force: bool) -> None:
         """Make sure that the folder may be replaced, and that the column is a new one, or one that this tool added."""
         store = self.store
+        # For what must never be replaced, whatever is asked: a mount point, or a folder of a switch.
         refuse_existing(self.path, force=True)
         self._refuse_strangers()
         refuse_name(self.location, self.column)
@@ -155,6 +156,8 @@ class ColumnOutput(Output):
             raise taken(self.location, self.column)
         if is_added and not force:
             raise already_exists(self.location)
+        # Found out by doing it: nothing else tells whether a file system can, and after the vectors are made it is too
+        # late.
         with output_errors(self.path), tempfile.TemporaryDirectory(prefix=".", dir=self.path.parent) as trial:
             folders = Path(trial, "first"), Path(trial, "second")
             for folder in folders:
@@ -179,6 +182,7 @@ class ColumnOutput(Output):
         folder = content.parent / _FILES
         with output_errors(self.path):
             made_from = parse_json(read_file(content.parent / _SOURCE))
+            # What a program has written since then would go away with the old folder.
             if not store.is_as_opened() or made_from != _versions(store):
                 raise StoreError(
                     f"{self.location}: the files changed since the new ones were made from them; to start over, add "
@@ -223,6 +227,7 @@ def _complete(source: LocalParquetStore, folder: Path, content: Path) -> Written
         _give_like(source.files.folder, folder)
         _list_shards(source.files.folder, folder)
         write_json(folder.parent / _SOURCE, _versions(source))
+        # By their ids, as what lies beside the column has to be found when rows come, go or change places.
         index = IdIndex.of([list(all_ids(source))], source.info.location)
         index.save(content / IDS_NAME)
     return Written(order=index.order)
@@ -274,6 +279,7 @@ def _write_without(store: LocalParquetStore, name: str, folder: Path) -> None:
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
         _give_like(Path(shard.path), folder / shard.name)
     _give_like(store.files.folder, folder)
+    # What lies beside the files is of the old column, and says nothing of those that stay without it.
     _copy_beside(store.files.folder, folder, BESIDE[-1:] if is_main else BESIDE)
     if not is_main:
         folders_at(folder).forget(name)

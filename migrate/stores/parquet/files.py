@@ -154,6 +154,7 @@ class RemoteFiles(Folder):
                     f"{self.location}: the file {file.name} changed since it was opened; stop what writes to it, and "
                     "run again"
                 )
+            # Arbitrary: smaller blocks take more requests, and larger ones bring more of what is not read.
             with system.open(file.path, "rb", block_size=4 << 20) as opened:
                 yield opened
 

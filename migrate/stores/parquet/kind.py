@@ -54,11 +54,13 @@ class ParquetKind:
         if path.is_file():
             return path.suffix == SUFFIX and _has_magic(path)
         files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
+        # Parquet beside an array has the documents of its vectors.
         arrays = [file for file in path.glob("*.npy") if file.name not in (CONFIDENCE_NAME, SOURCES_NAME)]
         return bool(files) and not arrays and _has_magic(files[0])
 
     def open(self, location: str) -> Store:
         """Open `LOCATION#?vector=COLUMN&id=COLUMN&text=COLUMN&metadata=COLUMN&distance=l2`, the options as needed."""
+        # A path that is there is meant as it is, even if its name has a # or a ? in it.
         if Path(location).exists():
             address = Address(location)
         else:
@@ -117,6 +119,7 @@ class LocalParquetStore(ParquetStore, FileStore):
         ParquetStore.__init__(self, location, files, options)
         FileStore.__init__(self, Path(self.shards[0].path))
         self.stamps = tuple(FileStamp.of(Path(shard.path)) for shard in self.shards)
+        # They were listed a moment ago, and a program may have replaced one since.
         if [[*stamp.signature] for stamp in self.stamps] != [shard.version for shard in self.shards]:
             raise StoreError(f"{files.location}: the files changed while they were opened; run again")
         if files.is_folder:
@@ -233,6 +236,7 @@ def _copied(files: RemoteFiles) -> Path:
     if not folder.is_dir():
         with output_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
+            # Two processes may open the same version at once.
             with atomic_folder(folder, force=True) as copies:
                 for file in extra_files:
                     write_bytes(copies / names[file.name], files.read(file.name) or b"")

@@ -33,10 +33,12 @@ from migrate.work.rows import Rows
 from migrate.work.shards import Shard, ShardFolder, shards_of
 from migrate.work.writer import Complete, StoreWriter, Written, all_put
 
+# Arbitrary: vectors that are in memory, and in a row group, at once.
 _GROUP_BYTES: Final = 16 << 20
 _GROUP_ROWS: Final = 8_192
 """The number of documents in memory at once, whatever else they have."""
 
+# Arbitrary: a killed run makes no more than the rows of one file again, and a store has not too many files.
 _GROUPS_A_SHARD: Final = 16
 _UNFINISHED: Final = ".part-"
 _MANIFEST: Final = f"{OWN_FOLDER}/{MANIFEST_NAME}"
@@ -123,6 +125,7 @@ class ParquetWriter(StoreWriter):
                         self._storage.files().put(path, name)
                     else:
                         sync_path(path)
+                        # `tempfile` makes files that their owner alone may read.
                         path.chmod(0o644)
                         path.replace(self.folder / name)
                         sync_path(self.folder)
@@ -363,6 +366,7 @@ class ObjectOutput(Output):
         name = file_name(url.rstrip("/").rpartition("/")[2] or "parquet")
         super().__init__(state_path(name, location), location, PARQUET, name=name)
         self.url = url
+        # By it a run knows its own objects: it goes on from them or removes them, and from nobody else's.
         self.by = f"{platform.node()}:{self.path}"
 
     def files(self) -> RemoteFiles:
@@ -429,6 +433,7 @@ class ObjectOutput(Output):
         mark = self._mark(files) or {}
         if self._is_ours(mark) and files.read(SHARDS_NAME) is None:
             names = [str(name) for name in mark.get("files", [])]
+            # The mark lies where others may write: no name in it may lead out of the place.
             ours = [name for name in names if "/" not in name.removeprefix(f"{OWN_FOLDER}/")]
             for name in [*ours, UNFINISHED_NAME]:
                 files.remove(name)

@@ -47,6 +47,7 @@ OWN: Final = b"lead-migrate"
 OPTIONS: Final = ("distance", "id", "metadata", "text", "vector")
 _PART_BYTES: Final = 16 << 20
 """Vectors that are read at a time, in memory."""
+# FAT notes a time to two seconds; no file system in use is coarser.
 _TICK_NS: Final = 2_000_000_000
 """Within so long a file may be written to twice and show one time only."""
 
@@ -65,6 +66,7 @@ class ParquetStore(Store):
 
     def __init__(self, location: str, files: LocalFiles | RemoteFiles, options: Mapping[str, str]) -> None:
         self.files = files
+        # Before the files are looked at: one that is written to meanwhile is not at rest.
         opened_ns = time.time_ns()
         self.shards = find_files(files)
         changes: list[os.stat_result] = []
@@ -288,6 +290,7 @@ class ParquetStore(Store):
                 )
             if hash(doc_id) in suspects:
                 ids.add(doc_id)
+        # Nothing but that the ids were read: hashes come when somebody asks for them.
         self._note.write({})
 
     def _stream_ids(self, name: str) -> Iterator[str]:

@@ -115,6 +115,8 @@ class ParquetTable:
                         batch.validate(full=True)
                         yield first, batch
                         first += batch.num_rows
+                    # The footer of a damaged file may announce more: rows are numbered by it, so all after them would
+                    # be others.
                     if first != self._starts[group + 1]:
                         raise ValueError("a row group has fewer rows than it announces")
 
