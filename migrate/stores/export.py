@@ -78,7 +78,18 @@ class IdIndex:
         ends = zip(self.ends[numbers].tolist(), self.ends[numbers + 1].tolist(), strict=True)
         return [self.content[start:stop].decode() for start, stop in ends]
 
-    @property
+    def has_from(self, row: int, ids: Sequence[str]) -> bool:
+        """Return whether these are the ids of `row` and of those after it; none of the index is decoded."""
+        stop = row + len(ids)
+        if stop > len(self):
+            return False
+        # an id that is no Unicode text is none of the index, and is encoded as none of it is
+        encoded = [doc_id.encode(errors="surrogatepass") for doc_id in ids]
+        ends = self.ends[row : stop + 1]
+        is_as_long = np.diff(ends).tolist() == [*map(len, encoded)]
+        return is_as_long and self.content[ends[0] : ends[-1]] == b"".join(encoded)
+
+    @cached_property
     def is_in_order(self) -> bool:
         """True if `Driver.pages` gives the rows in their order."""
         return bool((np.diff(self.order) > 0).all())
