@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
@@ -178,6 +179,33 @@ class SqliteVec(Database):
     def read(self) -> None:
         """One scan."""
         with self.connect() as connection:
+            for _ in connection.execute("SELECT id, embedding FROM docs"):
+                pass
+
+
+class Sqlite(Database):
+    """A table of SQLite with BLOBs: one transaction of single inserts, one scan, by the standard library."""
+
+    name = "sqlite"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.file = folder / "bench.db"
+        self.location, self.new = f"sqlite:{self.file}#docs", f"{folder}/new"
+
+    def write(self) -> None:
+        """One transaction."""
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute("DROP TABLE IF EXISTS docs")
+            connection.execute("CREATE TABLE docs (id TEXT PRIMARY KEY, embedding BLOB, content TEXT, metadata TEXT)")
+            for documents, vectors in self.records():
+                pairs = zip(documents, vectors, strict=True)
+                rows = ((one.id, vector.tobytes(), one.text, json.dumps(dict(one.metadata))) for one, vector in pairs)
+                connection.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", rows)
+
+    def read(self) -> None:
+        """One scan."""
+        with closing(sqlite3.connect(self.file)) as connection:
             for _ in connection.execute("SELECT id, embedding FROM docs"):
                 pass
 
@@ -369,7 +397,7 @@ class Parquet(Database):
                 pass
 
 
-KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, Milvus, LanceDB, Parquet)
+KINDS = (Pgvector, SqliteVec, Sqlite, Chroma, Qdrant, Milvus, LanceDB, Parquet)
 
 
 def write_ours(database: Database, store: Store, folder: Path) -> None:
