@@ -421,7 +421,10 @@ class LanceRows(DatabaseRows):
         if column.null_count:
             raise StoreError(f"{self.location}: a row has no id in column {self.id_column}; say ?id=COLUMN for another")
         # by numpy, as Arrow makes an object of its own of each value on the way to a list
-        return [*map(str, column.to_numpy(zero_copy_only=False).tolist())]
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        if self._has_text_ids:
+            return values
+        return [str(value) for value in values]
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import operator
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +46,7 @@ class IdIndex:
     @classmethod
     def of(cls, pages: Iterable[Sequence[str]], source: str) -> IdIndex:
         """Sort the ids of pages; raises StoreError if one comes twice, or is no Unicode text."""
-        encoded: list[bytes | None] = []
+        encoded: list[bytes] = []
         try:
             for ids in pages:
                 encoded += [doc_id.encode() for doc_id in ids]
@@ -52,6 +54,9 @@ class IdIndex:
             raise StoreError(
                 f"{source}: the id {error.object!r} is not valid Unicode; give the document another"
             ) from error
+        # as most databases give them: there is nothing to sort, and none comes twice
+        if all(map(operator.lt, encoded, islice(encoded, 1, None))):
+            return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64), np.arange(len(encoded)))
         keys = np.array([*encoded, None], object)[:-1]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from migrate.errors import StoreError
 from migrate.stores.export import IdIndex, VectorFile
 
 COUNT, DIM = 5, 2**17
@@ -40,3 +41,18 @@ def test_all_rows_have_their_room_before_they_are_written(is_linux, tmp_path, mo
 def test_an_index_knows_its_ids_by_their_bytes_and_where_each_ends(row, ids, are_there):
     index = IdIndex.of([["a", "bc"], ["ß"]], "a store")
     assert index.has_from(row, ids) is are_there
+
+
+@pytest.mark.parametrize("pages", [[["a", "b"], ["c"]], [["c", "a"], ["b"]], [[]]])
+def test_an_index_has_its_ids_sorted_and_where_each_was(pages):
+    index = IdIndex.of(pages, "a store")
+    ids = [doc_id for page in pages for doc_id in page]
+    assert index.ids(range(len(ids))) == sorted(ids)
+    assert [ids[position] for position in index.order] == sorted(ids)
+    assert index.is_in_order is (ids == sorted(ids))
+
+
+@pytest.mark.parametrize("pages", [[["a", "b"], ["b", "c"]], [["b", "a"], ["b"]]])
+def test_an_id_that_comes_twice_is_told_whatever_the_order(pages):
+    with pytest.raises(StoreError, match="'b' comes twice"):
+        IdIndex.of(pages, "a store")
