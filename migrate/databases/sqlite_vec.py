@@ -26,9 +26,9 @@ from migrate.databases.located import DatabaseTraits
 from migrate.databases.sqlite_file import SqliteFile, listed_columns, quoted
 from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import open_file, refuse_endless_database
+from migrate.files import refuse_endless_database
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.binary_reader import SQLITE_MAGIC, read_head
 from migrate.stores.documents.names import TEXTS
 from migrate.stores.records import (
     Distance,
@@ -53,8 +53,6 @@ _SAMPLE: Final = 32
 """Vectors that are looked at for their length."""
 _MOST_NEIGHBOURS: Final = 4_096
 """Neighbours that the table's own search gives at most."""
-_MAGIC: Final = b"SQLite format 3\x00"
-"""The first bytes of a database."""
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _TABLE: Final = re.compile(
@@ -605,13 +603,7 @@ def _transaction(connection: Connection, path: Path) -> Iterator[None]:
 
 
 def _is_database(path: Path) -> bool:
-    if "apsw" not in sys.modules:
-        with read_errors(path), open_file(path) as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    try:
-        return bool(path.stat().st_size and ask(path, "PRAGMA schema_version"))
-    except import_client("apsw", "sqlite-vec").NotADBError:
-        return False
+    return read_head(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 def _tables(path: Path) -> dict[str, str]:
