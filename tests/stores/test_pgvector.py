@@ -1,6 +1,5 @@
 """Tables of a real PostgreSQL with pgvector."""
 
-import time
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -457,16 +456,3 @@ def test_a_collection_of_langchain_gets_a_column_of_its_own(langchain):
     assert (field.info.count, field.info.dim, field.info.manifest.model.spec) == (50, tools.TARGET_DIM, "hashed")
     assert (read_all(open_store(place).scan()).vectors == before.vectors).all()
     assert open_store(location(f"{langchain}?collection=two&id=id")).info.dim == 4
-
-
-def test_a_server_that_ends_idle_transactions_waits_for_whoever_takes_long_over_a_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("PGOPTIONS", "-c idle_in_transaction_session_timeout=100")
-    table = name_of(tmp_path)
-    count = 2_500
-    create(table, example_documents(count), example_vectors(count, 2))
-    pages = open_store(location(table)).rows.pages()
-    read = [len(next(pages).ids)]
-    time.sleep(0.5)
-    read += [len(page.ids) for page in pages]
-    assert len(read) > 1
-    assert sum(read) == count
