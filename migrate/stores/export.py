@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp, open_file
+from migrate.files import FileStamp, open_file, write_at
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
@@ -165,7 +165,13 @@ class VectorFile(RowFile):
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (n, dim), to their rows."""
-        if len(vectors):
+        if not len(vectors):
+            return
+        # to rows that follow one another in one call, a third of the time that the pages of a mapping take
+        if (np.diff(rows) == 1).all():
+            content = np.ascontiguousarray(vectors, "<f4")
+            write_at(self._file, memoryview(content).cast("B"), 4 * self.dim * int(rows[0]))
+        else:
             # mapped for the moment: a call for each row takes five times as long where ids are in no order
             mapped = np.frombuffer(mmap.mmap(self._file, 0), "<f4").reshape(-1, self.dim)
             mapped[rows] = vectors

@@ -22,6 +22,8 @@ def test_all_rows_have_their_room_before_they_are_written(is_linux, tmp_path, mo
     assert path.stat().st_blocks * 512 >= COUNT * DIM * 4
     file.put(np.array([3, 1]), np.array([[3.0], [1.0]], np.float32).repeat(DIM, axis=1))
     assert file[np.arange(COUNT)][:, -1].tolist() == [0, 1, 0, 3, 0]
+    file.put(np.array([2, 3]), np.array([[2.0], [4.0]], np.float32).repeat(DIM, axis=1))
+    assert file[np.arange(COUNT)][:, -1].tolist() == [0, 1, 2, 4, 0]
 
 
 @pytest.mark.parametrize(
