@@ -170,7 +170,7 @@ class VectorFile(RowFile):
         # to rows that follow one another in one call, a third of the time that the pages of a mapping take
         if (np.diff(rows) == 1).all():
             content = np.ascontiguousarray(vectors, "<f4")
-            write_at(self._file, memoryview(content).cast("B"), 4 * self.dim * int(rows[0]))
+            write_at(self._file, content.data.cast("B"), 4 * self.dim * int(rows[0]))
         else:
             # mapped for the moment: a call for each row takes five times as long where ids are in no order
             mapped = np.frombuffer(mmap.mmap(self._file, 0), "<f4").reshape(-1, self.dim)
