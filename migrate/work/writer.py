@@ -142,7 +142,9 @@ class FlatFileWriter(StoreWriter):
         start = shard.start
         begin = self._offset(shard.start)
         in_order = self._end == begin
-        hasher = self._hasher.copy() if in_order else new_hasher()
+        hasher = new_hasher()
+        if in_order:
+            hasher = self._hasher.copy()
 
         def write(content: memoryview, offset: int) -> None:
             write_at(descriptor, content, offset)
