@@ -4,11 +4,12 @@
     python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb parquet
 
 PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
-which nothing else needs; Chroma, Qdrant, Milvus and LanceDB are those that lie in a folder, Parquet is a folder of five
-files, whose client is pyarrow. No index is built on the vectors but Chroma's own, which it cannot do without, and the
-flat one of Milvus. Opening a store makes the list of its ids; writing is a copy with other vectors, and includes its
-check. Memory is the most that this process ever had, after each kind; with `--memory`, each kind has a process of its
-own, and so has what its client does, and ids are in another order than rows.
+which nothing else needs; that of plain SQLite is the standard library's `sqlite3`. Chroma, Qdrant, Milvus and LanceDB
+are those that lie in a folder, Parquet is a folder of five files, whose client is pyarrow. No index is built on the
+vectors but Chroma's own, which it cannot do without, and the flat one of Milvus. Reading makes the list of the ids
+first; writing is a copy with other vectors, and includes its check. Memory is the most that this process ever had,
+after each kind; with `--memory`, each kind has a process of its own, and so has what its client does, and ids are in
+another order than rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
@@ -178,6 +180,33 @@ class SqliteVec(Database):
     def read(self) -> None:
         """One scan."""
         with self.connect() as connection:
+            for _ in connection.execute("SELECT id, embedding FROM docs"):
+                pass
+
+
+class Sqlite(Database):
+    """A table of SQLite with BLOBs: one transaction of single inserts, one scan, by the standard library."""
+
+    name = "sqlite"
+
+    def __init__(self, folder: Path, rows: int, dim: int) -> None:
+        super().__init__(folder, rows, dim)
+        self.file = folder / "bench.db"
+        self.location, self.new = f"sqlite:{self.file}#docs", f"{folder}/new"
+
+    def write(self) -> None:
+        """One transaction."""
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute("DROP TABLE IF EXISTS docs")
+            connection.execute("CREATE TABLE docs (id TEXT PRIMARY KEY, embedding BLOB, content TEXT, metadata TEXT)")
+            for documents, vectors in self.records():
+                pairs = zip(documents, vectors, strict=True)
+                rows = ((one.id, vector.tobytes(), one.text, json.dumps(dict(one.metadata))) for one, vector in pairs)
+                connection.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", rows)
+
+    def read(self) -> None:
+        """One scan."""
+        with closing(sqlite3.connect(self.file)) as connection:
             for _ in connection.execute("SELECT id, embedding FROM docs"):
                 pass
 
@@ -369,7 +398,7 @@ class Parquet(Database):
                 pass
 
 
-KINDS = (Pgvector, SqliteVec, Chroma, Qdrant, Milvus, LanceDB, Parquet)
+KINDS = (Pgvector, SqliteVec, Sqlite, Chroma, Qdrant, Milvus, LanceDB, Parquet)
 
 
 def write_ours(database: Database, store: Store, folder: Path) -> None:

@@ -417,9 +417,13 @@ class LanceRows(DatabaseRows):
         """Return the ids of a batch: those of the column, or the numbers of the `rows` where there is none."""
         if self.id_column is None:
             return [str(row) for row in rows]
-        values = batch.column(batch.schema.get_field_index(self.id_column)).to_pylist()
-        if None in values:
+        column = batch.column(batch.schema.get_field_index(self.id_column))
+        if column.null_count:
             raise StoreError(f"{self.location}: a row has no id in column {self.id_column}; say ?id=COLUMN for another")
+        # by numpy, as Arrow makes an object of its own of each value on the way to a list
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        if self._has_text_ids:
+            return values
         return [str(value) for value in values]
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:

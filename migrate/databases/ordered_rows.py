@@ -172,7 +172,12 @@ class RowExport:
     def rows_of(self, page: Page, start: int) -> NDArray[np.int64]:
         """Return the rows of a page whose first record is at position `start`; raises if it has other records."""
         rows = self.index.rows[start : start + len(page.ids)]
-        if self.index.ids(rows) != list(page.ids):
+        # of a database in the order of its ids, as most are, their bytes lie one after another
+        if self.index.is_in_order:
+            are_same = self.index.has_from(start, page.ids)
+        else:
+            are_same = self.index.ids(rows) == list(page.ids)
+        if not are_same:
             raise self.changed()
         return rows
 
@@ -325,10 +330,17 @@ def _in_batches(chunks: Iterable[Vectors], size: int) -> Iterator[Vectors]:
     for vectors in chunks:
         joined.append(vectors)
         if sum(map(len, joined)) >= size:
-            batches = list(in_parts(np.concatenate(joined), size))
+            batches = list(in_parts(_joined(joined), size))
             joined = []
             if len(batches[-1]) < size:
                 joined.append(batches.pop())
             yield from batches
     if joined:
-        yield np.concatenate(joined)
+        yield _joined(joined)
+
+
+def _joined(parts: Sequence[Vectors]) -> Vectors:
+    """Return all rows of some parts; those of one as they are, where joining would copy them."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts)

@@ -26,9 +26,9 @@ from migrate.databases.located import DatabaseTraits
 from migrate.databases.sqlite_file import SqliteFile, listed_columns, quoted
 from migrate.databases.sqlite_read import read_only
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UnsupportedStoreError, UsageError
-from migrate.files import open_file, refuse_endless_database
+from migrate.files import refuse_endless_database
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.binary_reader import SQLITE_MAGIC, read_head
 from migrate.stores.documents.names import TEXTS
 from migrate.stores.records import (
     Distance,
@@ -49,14 +49,10 @@ _WAIT_MS: Final = 10_000
 """Milliseconds for another program that is writing to the database."""
 _RECORDS: Final = 4_096
 """Rows that are read at a time."""
-_VECTORS: Final = 256
-"""Vectors that are read at a time: so many of a thousand numbers stay in a processor's cache until they are joined."""
 _SAMPLE: Final = 32
 """Vectors that are looked at for their length."""
 _MOST_NEIGHBOURS: Final = 4_096
 """Neighbours that the table's own search gives at most."""
-_MAGIC: Final = b"SQLite format 3\x00"
-"""The first bytes of a database."""
 _FUNCTIONS: Final = {"l2": "vec_distance_l2", "cosine": "vec_distance_cosine"}
 _ELEMENTS: Final = {"float": "<f4", "f32": "<f4", "int8": "i1", "i8": "i1", "bit": "u1"}
 _TABLE: Final = re.compile(
@@ -349,19 +345,43 @@ class SqliteVecRows(DatabaseRows):
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read rows as they lie; `raw` are tuples of the key and all columns but the vector."""
+        if vectors and not records:
+            yield from self._pages_of_vectors()
+            return
         columns = [self.definition.id_column]
-        at_once = _VECTORS
         if records:
             columns += self.other_columns
-            at_once = _RECORDS
         if vectors:
             columns.append(self.column)
         with self.readers.connection() as connection:
             rows = connection.execute(f"SELECT {listed_columns(columns)} FROM {quoted(self.name)}")  # noqa: S608
-            while chunk := list(islice(rows, at_once)):
+            while chunk := list(islice(rows, _RECORDS)):
                 decoded = self._decoded(self.column, [row[-1] for row in chunk] if vectors else [])
                 raw = [row[: len(self.other_columns) + 1] for row in chunk] if records else None
                 yield Page([str(row[0]) for row in chunk], decoded, raw)
+
+    def _pages_of_vectors(self) -> Iterator[Page]:
+        """Read ids and vectors, each vector joined to the others as it comes.
+
+        Kept and joined some hundred at a time, they are out of the processor's cache by then: of 20,000 rows of 384
+        numbers that took 156 ms instead of 150, and 10 ms more to join those parts to batches.
+        """
+        columns = listed_columns((self.definition.id_column, self.column))
+        with self.readers.connection() as connection:
+            rows = connection.execute(f"SELECT {columns} FROM {quoted(self.name)}")  # noqa: S608
+            length = self._length(self.column)
+            while True:
+                ids = []
+                # of bytes that can be written to, and so can the rows
+                joined = bytearray()
+                for doc_id, content in islice(rows, _RECORDS):
+                    if not isinstance(content, bytes) or len(content) != length:
+                        raise self._odd_vector(self.column, content)
+                    ids.append(str(doc_id))
+                    joined += content
+                if not ids:
+                    return
+                yield Page(ids, self._matrix(self.column, joined))
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
@@ -408,19 +428,31 @@ class SqliteVecRows(DatabaseRows):
 
     def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
         """Return the vectors of a column, one a row."""
-        vectors = self.definition.vectors[column]
-        length = vectors.size * np.dtype(vectors.element).itemsize
+        length = self._length(column)
         for content in contents:
-            if isinstance(content, bytes) and len(content) == length:
-                continue
-            description = type(content).__name__
-            if isinstance(content, bytes):
-                description = f"one of {len(content):,}"
-            raise StoreError(
-                f"{self.location}: a vector in {column} has {length:,} bytes, and this is {description}; the database "
-                "is damaged, copy it again"
-            )
-        return np.frombuffer(b"".join(contents), vectors.element).reshape(-1, vectors.size).copy()
+            if not isinstance(content, bytes) or len(content) != length:
+                raise self._odd_vector(column, content)
+        return self._matrix(column, bytearray().join(contents))
+
+    def _length(self, column: str) -> int:
+        """Return the bytes of a vector."""
+        vectors = self.definition.vectors[column]
+        return vectors.size * np.dtype(vectors.element).itemsize
+
+    def _matrix(self, column: str, joined: bytearray) -> NDArray[Any]:
+        """Return vectors of a column, one after another, as rows."""
+        vectors = self.definition.vectors[column]
+        return np.frombuffer(joined, vectors.element).reshape(-1, vectors.size)
+
+    def _odd_vector(self, column: str, content: Any) -> StoreError:
+        """Return the error of a vector that is not as long as those of its column, or no bytes."""
+        description = type(content).__name__
+        if isinstance(content, bytes):
+            description = f"one of {len(content):,}"
+        return StoreError(
+            f"{self.location}: a vector in {column} has {self._length(column):,} bytes, and this is {description}; the "
+            "database is damaged, copy it again"
+        )
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
@@ -571,13 +603,7 @@ def _transaction(connection: Connection, path: Path) -> Iterator[None]:
 
 
 def _is_database(path: Path) -> bool:
-    if "apsw" not in sys.modules:
-        with read_errors(path), open_file(path) as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    try:
-        return bool(path.stat().st_size and ask(path, "PRAGMA schema_version"))
-    except import_client("apsw", "sqlite-vec").NotADBError:
-        return False
+    return read_head(path, len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 def _tables(path: Path) -> dict[str, str]:

@@ -175,6 +175,9 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         qrels = {query.id: judged[query.id] for query in chosen}
         unknown = tuple(query_id for query_id in judged if query_id not in qrels)
     path = folder / "corpus.jsonl"
+    kept_rows = None
+    if max_docs is not None:
+        kept_rows = rows_under_cap(read_corpus(path), qrels or {}, max_docs, seed)
     beir_set = BeirSet(
         # `.` has no name before.
         name=folder.resolve().name,
@@ -183,7 +186,7 @@ def load_beir(folder: Path, *, split: str = "test", max_docs: int | None = None,
         queries=chosen,
         qrels=qrels,
         unknown_query_ids=unknown,
-        kept_rows=None if max_docs is None else rows_under_cap(read_corpus(path), qrels or {}, max_docs, seed),
+        kept_rows=kept_rows,
     )
     if beir_set.corpus_path is not None:
         next(beir_set.documents())  # an empty or foreign file shows here, before anything is embedded

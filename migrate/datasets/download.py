@@ -114,7 +114,9 @@ def _receive(response: http.client.HTTPResponse, partial: Path, received: int, p
             f"cannot resume {response.url}: the server did not send the bytes from {received} on; try again later"
         )
     length = response.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdecimal() else None
+    total = None
+    if length.isdecimal():
+        total = start + int(length)
     with output_errors(partial):
         file = partial.open("ab" if start else "wb", buffering=0)  # or a full disk would show when the file is closed
     with file:

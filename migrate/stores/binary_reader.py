@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import OutputError, StoreError
-from migrate.files import FileStamp, describe_os_error, open_file, refuse_endless
+from migrate.files import FileStamp, describe_os_error, open_descriptor, open_file, refuse_endless
 from migrate.work.rows import Rows
 
+SQLITE_MAGIC: Final = b"SQLite format 3\x00"
+"""The first bytes of a database."""
+_open_databases: dict[tuple[int, int], int] = {}
+"""A descriptor of each database that was looked at, by the numbers of its device and file."""
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 80
 _SHOWN.maxlevel = 2
@@ -35,6 +40,30 @@ def read_errors(path: Path) -> Iterator[None]:
         raise OutputError(
             f"cannot read {path}: {describe_os_error(error)}; check that it is there and readable"
         ) from error
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file; one that is a database of SQLite stays open until the process ends.
+
+    A process that closes a file loses all its locks on it: those too by which a program that has this library in it is
+    writing to the database just now, so that another one may write at the same time.
+
+    References
+    ----------
+    SQLite, "How To Corrupt An SQLite Database File", 2.2, https://www.sqlite.org/howtocorrupt.html
+    """
+    with read_errors(path):
+        status = path.stat()
+        file = (status.st_dev, status.st_ino)
+        if file in _open_databases:
+            return os.pread(_open_databases[file], size, 0)
+        descriptor = open_descriptor(path)
+        head = os.pread(descriptor, max(size, len(SQLITE_MAGIC)), 0)
+        if head.startswith(SQLITE_MAGIC):
+            _open_databases[file] = descriptor
+        else:
+            os.close(descriptor)
+        return head[:size]
 
 
 def malformed(

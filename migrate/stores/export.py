@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import operator
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.errors import StoreError
-from migrate.files import FileStamp, open_file
+from migrate.files import FileStamp, open_file, write_at
 from migrate.stores.binary_reader import RowFile
 from migrate.vectors import Vectors
 
@@ -45,7 +47,7 @@ class IdIndex:
     @classmethod
     def of(cls, pages: Iterable[Sequence[str]], source: str) -> IdIndex:
         """Sort the ids of pages; raises StoreError if one comes twice, or is no Unicode text."""
-        encoded: list[bytes | None] = []
+        encoded: list[bytes] = []
         try:
             for ids in pages:
                 encoded += [doc_id.encode() for doc_id in ids]
@@ -53,6 +55,9 @@ class IdIndex:
             raise StoreError(
                 f"{source}: the id {error.object!r} is not valid Unicode; give the document another"
             ) from error
+        # as most databases give them: there is nothing to sort, and none comes twice
+        if all(map(operator.lt, encoded, islice(encoded, 1, None))):
+            return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64), np.arange(len(encoded)))
         keys = np.array([*encoded, None], object)[:-1]
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
@@ -79,7 +84,18 @@ class IdIndex:
         ends = zip(self.ends[numbers].tolist(), self.ends[numbers + 1].tolist(), strict=True)
         return [self.content[start:stop].decode() for start, stop in ends]
 
-    @property
+    def has_from(self, row: int, ids: Sequence[str]) -> bool:
+        """Return whether these are the ids of `row` and of those after it; none of the index is decoded."""
+        stop = row + len(ids)
+        if stop > len(self):
+            return False
+        # an id that is no Unicode text is none of the index, and is encoded as none of it is
+        encoded = [doc_id.encode(errors="surrogatepass") for doc_id in ids]
+        ends = self.ends[row : stop + 1]
+        is_as_long = np.diff(ends).tolist() == [*map(len, encoded)]
+        return is_as_long and self.content[ends[0] : ends[-1]] == b"".join(encoded)
+
+    @cached_property
     def is_in_order(self) -> bool:
         """True if `Driver.pages` gives the rows in their order."""
         return bool((np.diff(self.order) > 0).all())
@@ -152,7 +168,13 @@ class VectorFile(RowFile):
 
     def put(self, rows: NDArray[np.int64], vectors: Vectors) -> None:
         """Write vectors, (n, dim), to their rows."""
-        if len(vectors):
+        if not len(vectors):
+            return
+        # to rows that follow one another in one call, a third of the time that the pages of a mapping take
+        if (np.diff(rows) == 1).all():
+            content = np.ascontiguousarray(vectors, "<f4")
+            write_at(self._file, content.data.cast("B"), 4 * self.dim * int(rows[0]))
+        else:
             # mapped for the moment: a call for each row takes five times as long where ids are in no order
             mapped = np.frombuffer(mmap.mmap(self._file, 0), "<f4").reshape(-1, self.dim)
             mapped[rows] = vectors

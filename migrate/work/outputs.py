@@ -111,8 +111,9 @@ class RunState:
 def why_missing(path: Path) -> str:
     """Return why nothing is at the path of a store, and what to do: one that is being made is not there yet."""
     work = hidden_sibling(path, "work")
-    state = RunState.read(path) if work.is_dir() else None
-    command = None if state is None else state.configuration.get("command")
+    command = None
+    if work.is_dir() and (state := RunState.read(path)) is not None:
+        command = state.configuration.get("command")
     if command is None:
         return f"no such file or folder; {path_remedy(str(path))}"
     return f"`{command}` makes it, or broke off: the same command continues; to give it up, remove {work}"
@@ -339,8 +340,10 @@ def write_store(
                 target.publish(work.content, force=force)
             job.note_published()
         except KeyboardInterrupt as error:
-            of = "" if job.total is None else f" of {job.total:,}"
-            error.add_note(f"continue with the same command: {work.rows:,}{of} rows are done")
+            done = f"{work.rows:,}"
+            if job.total is not None:
+                done += f" of {job.total:,}"
+            error.add_note(f"continue with the same command: {done} rows are done")
             raise
         _tidy_shards(work.path)
     target.note_made()

@@ -143,8 +143,10 @@ class FlatFileWriter(StoreWriter):
         start = shard.start
         begin = self._offset(shard.start)
         in_order = self._end == begin
-        # A copy: where a batch fails, the hash stays that of what was there before.
-        hasher = self._hasher.copy() if in_order else new_hasher()
+        hasher = new_hasher()
+        if in_order:
+            # A copy: where a batch fails, the hash stays that of what was there before.
+            hasher = self._hasher.copy()
 
         def write(content: memoryview, offset: int) -> None:
             write_at(descriptor, content, offset)

@@ -173,3 +173,19 @@ def test_nan_in_another_vector_is_refused_by_name(tmp_path):
     reason = r"^lancedb:.*/old#docs\?vector=vector: there are vectors of column other with NaN"
     with pytest.raises(StoreError, match=reason):
         written(store, tmp_path / "new", tmp_path / "new", read_all(store.scan()).vectors)
+
+
+@pytest.mark.parametrize("ids", [["a", None, "c"], [2**60 + 1, None, 3]])
+def test_a_row_without_an_id_is_told(ids, tmp_path):
+    rows = pa.table({"id": pa.array(ids), "vector": column(example_vectors(3))})
+    lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
+    store = open_store(f"lancedb:{tmp_path / 'old'}#docs")
+    with pytest.raises(StoreError, match="a row has no id in column id"):
+        store.ids(range(3))
+
+
+def test_whole_numbers_of_64_bits_are_ids_to_the_last_digit(tmp_path):
+    ids = [2**62 + 1, 2**62, -5]
+    rows = pa.table({"id": pa.array(ids), "vector": column(example_vectors(3))})
+    lancedb.connect(str(tmp_path / "old")).create_table("docs", rows)
+    assert open_store(f"lancedb:{tmp_path / 'old'}#docs").ids(range(3)) == sorted(map(str, ids))

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -264,3 +266,27 @@ def test_no_trigger_runs_when_vectors_are_put(awkward):
     with connect(awkward) as connection:
         assert connection.execute('SELECT sum(changed) FROM "my docs"').fetchall() == [(0,)]
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchall() == [(1,)]
+
+
+WRITER = """
+import sqlite3, subprocess, sys
+from migrate.stores import open_store
+
+connection = sqlite3.connect("app.db", isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+assert open_store(sys.argv[1]).info.kind == "sqlite"
+write = "import sqlite3; sqlite3.connect('app.db', timeout=0).execute('BEGIN IMMEDIATE')"
+subprocess.run([sys.executable, "-c", write])
+"""
+"""A program that is writing to a database while it opens that as a store, and another one that wants to write, too."""
+
+
+@pytest.mark.parametrize("place", ["app.db", "."])
+def test_a_program_that_opens_its_database_as_a_store_keeps_its_locks(place, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:
+        connection.execute("CREATE TABLE docs (id TEXT PRIMARY KEY, text TEXT, vector BLOB)")
+        connection.execute("INSERT INTO docs VALUES ('a', 'words', ?)", (np.ones(4, "<f4").tobytes(),))
+    # a process of its own: here a test may have imported apsw, a second SQLite, which knows of no lock of the first
+    command = [sys.executable, "-c", WRITER, place]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "database is locked" in done.stderr

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from migrate.errors import StoreError, UsageError
-from migrate.files import FileStamp, open_file, real_path
+from migrate.files import FileStamp, real_path
 from migrate.locations import Address, options_text
 from migrate.stores.base import KindSupport, Store, StoreInfo, StoreWriter
-from migrate.stores.binary_reader import read_errors
+from migrate.stores.binary_reader import read_errors, read_head
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource, check_labels
 from migrate.stores.documents.beside import documents_beside
@@ -56,7 +56,9 @@ class FaissKind:
                 files = _visible_files(path)
             else:
                 files = [path]
-        return any(file.suffix in (".faiss", ".index") or fourcc.is_index(_head(file)) for file in files)
+        return any(
+            file.suffix in (".faiss", ".index") or fourcc.is_index(read_head(file, fourcc.HEAD_BYTES)) for file in files
+        )
 
     def output(self, location: str) -> Output:
         """Return a folder for an index and a docs.jsonl; `FOLDER#?index=IVF1024,Flat` names one that is not flat."""
@@ -199,8 +201,7 @@ def _visible_files(folder: Path) -> list[Path]:
 
 
 def _head(file: Path) -> bytes:
-    with read_errors(file), open_file(file, buffering=0) as opened:
-        return opened.read(fourcc.HEAD_BYTES)
+    return read_head(file, fourcc.HEAD_BYTES)
 
 
 def _names(names: Sequence[str]) -> str:
