@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -271,13 +272,16 @@ def likeness(queries: Mapping[str, str], documents: Iterable[tuple[str, Collecti
     common_in_short = _common([short_runs for short_runs in all_short_runs if len(short_runs) < SHORT])
     common_words = _common(document_words)
     likest = dict.fromkeys(queries, Likeness.NONE)
+    # Each query is compared with several documents
+    short_runs_of = cache(lambda query_id: runs(query_letters[query_id], SHORT_RUN))
     for (text, query_ids), of_queries, of_document in zip(compared, shared, document_words, strict=True):
         short_runs = runs(text, SHORT_RUN)
         # Runs that many of the compared documents have, such as a header, tell none of them from another
         own_runs = of_queries - common
         for query_id in query_ids:
             n_shared = len(own_runs & long_runs.get(query_id, frozenset()))
-            if n_shared >= COPIED or _is_nearly(query_letters[query_id], short_runs, common_in_short):
+            is_long = len(query_letters[query_id]) >= PART * len(short_runs)
+            if n_shared >= COPIED or (is_long and _is_nearly(short_runs_of(query_id), short_runs, common_in_short)):
                 likest[query_id] = Likeness.COPY
             elif (
                 n_shared >= QUOTED
@@ -295,22 +299,19 @@ def _common(runs_of_documents: Collection[Set[str]]) -> Set[str]:
     return frozenset(run for run, n_documents in times.items() if n_documents > least)
 
 
-def _is_nearly(query: str, document: Set[str], common: Set[str]) -> bool:
-    """Return whether a query, in letters, is nearly a document, in short runs, whatever their order.
+def _is_nearly(query: Set[str], document: Set[str], common: Set[str]) -> bool:
+    """Return whether a query is nearly a document, both in short runs, whatever their order.
 
     A short document has to be there with what tells it from others, too: with all but what is `common`.
     """
-    if len(query) < PART * len(document):
-        return False
-    of_query = runs(query, SHORT_RUN)
-    n_shared = len(of_query & document)
+    n_shared = len(query & document)
     if len(document) >= SHORT:
-        is_drawn = n_shared >= max(PART * len(document), DRAWN * len(of_query), ENOUGH)
+        is_drawn = n_shared >= max(PART * len(document), DRAWN * len(query), ENOUGH)
         return is_drawn or n_shared >= MOST * len(document)
-    if len(document) < REPEATED and n_shared < MOST * len(of_query):
+    if len(document) < REPEATED and n_shared < MOST * len(query):
         return False
     distinctive = document - common
-    return n_shared >= NEARLY_ALL * len(document) and len(of_query & distinctive) >= NEARLY_ALL * len(distinctive)
+    return n_shared >= NEARLY_ALL * len(document) and len(query & distinctive) >= NEARLY_ALL * len(distinctive)
 
 
 def _has_nearly_all(query: Set[str], document: Set[str]) -> bool:
@@ -325,4 +326,4 @@ def words_of(text: str) -> frozenset[str]:
 
 def runs(text: str, length: int) -> frozenset[str]:
     """Return the runs of so many letters of a text; of a shorter one, itself."""
-    return frozenset(text[start : start + length] for start in range(max(len(text) - length + 1, 1)))
+    return frozenset([text[start : start + length] for start in range(max(len(text) - length + 1, 1))])

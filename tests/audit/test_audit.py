@@ -127,7 +127,7 @@ def test_a_full_re_embed_that_is_worse_than_words_is_doubted(tmp_path):
         report = audit(translated, by, embedder=poor, margin=0.8)
         assert report.verdict.retention.lower > 0.8
         assert report.verdict.outcome is Outcome.INCONCLUSIVE
-        assert "the full re-embed is significantly worse than BM25" in report.verdict.sentence
+        assert "significantly worse than BM25" in report.verdict.sentence
 
 
 def brute_ranking(query, documents, vectors, metric="ip"):
@@ -248,8 +248,8 @@ def test_the_report_says_what_it_was_made_from(reference, perfect, tmp_path):
     assert report.manifest.details == {"dataset": "topics", "resamples": 10_000}
     true, proof, groups, exactly = report.examination.notes
     assert "searched exactly" in exactly
-    assert groups.startswith("60 queries are in 58 independent groups by their vectors, the largest of 2")
-    assert true == "40 of 150 vectors are true ones: the sample the stitch was fitted on"
+    assert groups.startswith("60 queries are in 58 independent groups") and "largest of 2" in groups
+    assert true.startswith("40 of 150 vectors")
     assert proof == report.examination.reference.findings[0].text
     assert audit(perfect, reference).examination.notes == (proof, groups, exactly)
 
@@ -261,7 +261,7 @@ def test_a_reference_of_another_model_is_refused(translated_by, tmp_path):
     for name, spec in (("translated", translated_by), ("reference", "other")):
         model = ModelIdentity(spec, DIM, False) if spec else None
         stores.append(make_store(tmp_path / name, manifest=Manifest("store", model, details={"index": "index.faiss"})))
-    with pytest.raises(StoreError, match=r"reference was not embedded by topics-0 .* is 'other'"):
+    with pytest.raises(StoreError, match=r"reference .* topics-0 .*'other'"):
         audit(*stores)
     right = make_store(tmp_path / "right", manifest=OF_TARGET)
     assert audit(stores[0], right).arm(TRANSLATED).mean("overlap@10") == 1
@@ -271,10 +271,8 @@ def test_judgements_of_documents_that_are_not_there_are_counted(reference, perfe
     qrels = {"q0": {"d000": 1, "gone": 1, "zero": 0}, "q1": {"away": 2, "gone": 1}}
     report = audit(perfect, reference, QuerySet(QUERIES, qrels, "x", notes=("a note",)))
     assert report.examination.notes[0] == "a note"
-    assert report.examination.caveats == (
-        "2 of 3 relevant documents are not in the stores, so that no arm can find them, and 1 of 2 queries say nothing "
-        "for want of them",
-    )
+    (caveat,) = report.examination.caveats
+    assert "2 of 3 relevant documents" in caveat and "1 of 2 queries" in caveat
     assert audit(perfect, reference).examination.caveats == ()
     target = Topics()
     with pytest.raises(InputError, match=r"^x: none of the judged documents is in the stores"):

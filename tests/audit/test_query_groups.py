@@ -63,7 +63,7 @@ def test_fewer_than_twenty_groups_say_nothing():
         judge(arm, full, stay, margin=0.5, grouping=grouped(np.arange(600) // size), resamples=500) for size in (32, 30)
     )
     assert few.outcome is Outcome.INCONCLUSIVE and not few.better_than_stay
-    assert "600 queries in 19 independent groups are too few for a verdict, which needs at least 20" in few.sentence
+    assert "600 queries in 19 independent groups" in few.sentence
     assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.observations.groups == 20
 
 
@@ -177,13 +177,12 @@ def test_a_field_adds_to_the_groups_of_vectors():
     assert parts(found.grouping.groups) == {frozenset(part) for part in ([0, 1, 2], [3, 4], [5, 6], [7])}
     assert found.groups["again"] == found.groups["q0"]
     (note,) = group_notes(found)
-    assert note.level == "note" and note.text.startswith(
-        "8 queries are in 4 independent groups by their vectors and their field 'topic', the largest of 3; the bounds "
-    )
+    assert note.level == "note" and note.text.startswith("8 queries are in 4 independent groups")
+    assert "'topic'" in note.text and "largest of 3" in note.text
 
 
 def test_a_field_that_no_query_has_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no query has 'user' in its metadata .* leave --group-field out"):
+    with pytest.raises(UsageError, match=r"'user' .*--group-field"):
         by_field(QuerySet(asked(["a"]), None, "q"), "user")
     path = tmp_path / "log.jsonl"
     lines = [{"text": f"query {n}", "user": n % 3, "metadata": {"topic": n % 5}} for n in range(25)]
@@ -213,7 +212,7 @@ def test_a_field_of_a_value_or_two_cannot_group_and_is_refused(values, told):
     if told is None:
         assert by_field(queries, "topic").group_field == "topic"
         return
-    with pytest.raises(UsageError, match=f"'topic' has {told} in 60 queries, so that it cannot group.*leave --group-f"):
+    with pytest.raises(UsageError, match=f"'topic' has {told} in 60 queries.*--group-f"):
         by_field(queries, "topic")
     others = [*queries.queries, *(Query(f"n{n}", f"of no topic, and number {n}") for n in range(20))]
     assert by_field(QuerySet(others, None, "q"), "topic").group_field == "topic"
@@ -261,11 +260,8 @@ def test_a_field_that_joins_groups_of_vectors_to_too_few_is_named(values, n_valu
     if left is None:
         assert found.level == "note" and found.text.startswith("60 queries are in 20 independent groups")
         return
-    assert found.level == "doubt" and found.text == (
-        f"the {n_values} of 'topic' and the 30 groups of the vectors leave {left} of queries, as those that share "
-        "either are one observation, and a verdict needs 20: name a field that tells users or topics apart, or leave "
-        "--group-field out"
-    )
+    assert found.level == "doubt" and found.text.startswith(f"the {n_values} of 'topic' and the 30 groups ")
+    assert f"leave {left} of queries" in found.text and "--group-field" in found.text
 
 
 @pytest.mark.parametrize("topics", [3, 4, 10])
@@ -275,7 +271,7 @@ def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leav
     translated = make_store(tmp_path / "translated", vectors=noisy(0.1), manifest=OF_TARGET)
     report = audit(translated, make_store(tmp_path / "full"), questions)
     (doubt,) = report.examination.doubts
-    assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups of the vectors leave ")
+    assert doubt.startswith(f"the {topics} values of 'topic' and the 58 groups ")
     assert "independent group" in sentence_of(report) and "too few for a verdict" in sentence_of(report)
     again = ("audit", "new", "--judged=beir", "--group-field=topic", "--report=report.json")
     advice = recommend(replace(report, locations=replace(report.locations, audit_again=again)))

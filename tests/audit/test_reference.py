@@ -73,7 +73,7 @@ def test_translated_vectors_are_no_reference_where_nothing_can_be_embedded_again
     """Half of them, as a re-embed over the translated store leaves it that broke off."""
     half = np.where(np.arange(len(DOCUMENTS))[:, None] % 2, noisy(0.1), TARGET.embed_documents(DOCUMENTS))
     translated = make_store(tmp_path / "one", vectors=noisy(0.1), texts=False)
-    with pytest.raises(StoreError, match="two has 75 rows equal to translated ones, so it is not a full re-embed"):
+    with pytest.raises(StoreError, match="two has 75 rows equal to translated ones"):
         audit(translated, make_store(tmp_path / "two", vectors=half, texts=False), ROWS, margin=0.5)
 
 
@@ -95,10 +95,8 @@ def test_true_vectors_and_the_manifest_of_an_embedding_need_no_further_document(
     TARGET.asked.clear()
     proof = prove_reference(translated, reference, TARGET, keys)
     assert proof.proven and TARGET.asked == []
-    assert proof.evidence == (
-        "made by full re-embed with topics-0, its index unchanged",
-        "30 true vectors of the translated store agree with it",
-    )
+    manifest, vectors = proof.evidence
+    assert "topics-0" in manifest and vectors.startswith("30 true vectors")
 
 
 def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
@@ -109,7 +107,7 @@ def test_rows_of_another_space_among_certain_translations_are_odd(tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(0.1), texts=False)
     np.save(tmp_path / "translated" / "confidence.npy", np.full(len(DOCUMENTS), 0.98, dtype="<f4"))
     doubts = audit(translated, mixed, ROWS).examination.doubts
-    assert any("25 % of the most certain translations have nothing in common" in doubt for doubt in doubts)
+    assert any("25 % of the most certain translations" in doubt for doubt in doubts)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_a_manifest_that_names_no_model_says_nothing_of_the_target(tmp_path):
     check_target(make_store(tmp_path / "bare"), TARGET)
     named = make_store(tmp_path / "named", manifest=OF_TARGET)
     check_target(named, TARGET)
-    with pytest.raises(StoreError, match="named was not translated for topics-7 as it is used here"):
+    with pytest.raises(StoreError, match="named was not translated for topics-7"):
         check_target(named, Topics(seed=7))
 
 
@@ -142,7 +140,7 @@ def test_other_texts_under_the_same_ids_are_another_corpus(tmp_path):
     others = [*DOCUMENTS[:-2], *(replace(document, text="t3 n3 another") for document in DOCUMENTS[-2:])]
     reference = make_store(tmp_path / "reference", documents=others)
     keys = document_keys(translated), document_keys(reference)
-    with pytest.raises(StoreError, match=r"has other texts than .*2 of 150 that were compared, such as 'd148'"):
+    with pytest.raises(StoreError, match=r"other texts .*2 of 150 .*'d148'"):
         prove_reference(translated, reference, TARGET, keys)
 
 
@@ -209,7 +207,7 @@ def test_a_reference_of_a_model_of_one_length_has_one_length(length, longest, is
     reference = make_store(tmp_path / "reference", vectors=vectors)
     keys = document_keys(translated), document_keys(reference)
     if is_refused:
-        with pytest.raises(StoreError, match=r"vectors of lengths from 2 to 2.04, but topics-0 gives length 1"):
+        with pytest.raises(StoreError, match=r"lengths from 2 to 2\.04, but topics-0"):
             prove_reference(translated, reference, embedder, keys)
     else:
         assert prove_reference(translated, reference, embedder, keys).proven
@@ -235,7 +233,7 @@ def test_few_of_the_true_vectors_may_be_lost_in_a_lossy_index(n_wrong, is_refuse
             prove_reference(translated, reference, TARGET, keys)
     else:
         evidence = prove_reference(translated, reference, TARGET, keys).evidence
-        assert "30 true vectors of the translated store agree with it" in evidence
+        assert any(text.startswith("30 true vectors") for text in evidence)
 
 
 @pytest.mark.parametrize(("n_equal", "is_refused"), [(1, False), (2, True)])
@@ -287,10 +285,10 @@ def test_scores_that_are_too_good_or_too_bad_are_odd(arm, full, words, stay, odd
 def test_judgements_that_cannot_tell_good_vectors_from_chance_are_odd():
     full = np.random.default_rng(0).random(300)
     (found,) = odd_scores(full, full, None, None, full, Bootstrap(resamples=500))
-    assert "not significantly better than documents drawn at random" in found.text and found.about == "queries"
+    assert "drawn at random" in found.text and found.about == "queries"
     stay = np.minimum(full + 0.5, 1)
     found, _ = odd_scores(full, full, None, stay, full, Bootstrap(resamples=500))
-    assert "check the target model, its prefixes and its vectors" in found.text and found.about == "model"
+    assert "target model" in found.text and found.about == "model"
 
 
 @pytest.mark.parametrize(("with_old", "code"), [(True, 1), (False, 3)])
@@ -313,8 +311,8 @@ def test_no_share_is_shown_of_a_full_reembed_that_scores_next_to_nothing(
     assert run([*command, "-o", "out"]) == code
     told = capsys.readouterr()
     screen = " ".join(told.out.split())
-    assert screen.startswith("nothing is shown to be SAFE; clear up first: the full re-embed (nDCG@10 0.")
-    assert "so that no share of it means anything" in screen and "%," not in screen
+    assert screen.startswith("nothing is shown to be SAFE; ") and "the full re-embed (nDCG@10 0." in screen
+    assert "%," not in screen, "no share of it means anything"
     assert told.err.splitlines()[-1] == "next: lead-migrate assess store --target SPEC"
     found = json.loads(Path("out/report.json").read_text())
     assert found["verdict"]["retention"] == {"estimate": None, "lower": 0.0, "upper": None}
@@ -372,5 +370,5 @@ def test_staying_is_by_the_model_of_the_source_or_refused(tmp_path):
     other = Topics(SOURCE_DIM, blur=0.9, seed=7)
     with pytest.raises(StoreError, match=r"source differs from topics-7 .* name the model"):
         audit(translated, reference, source=source, source_model=other)
-    with pytest.raises(StoreError, match=r"is the audited store itself, .* name the old store with --source"):
+    with pytest.raises(StoreError, match=r"the audited store itself, .*--source"):
         audit(translated, reference, source=translated, source_model=TARGET)

@@ -73,7 +73,7 @@ def test_the_margin_itself_is_kept(lower, upper, outcome):
 
 @pytest.mark.parametrize("margin", [5, 95, -0.1, float("nan")])
 def test_a_margin_that_is_no_share_is_refused(margin):
-    with pytest.raises(UsageError, match=r"a margin of .* is no share; give one from 0 to 1, such as 0\.95"):
+    with pytest.raises(UsageError, match=r"a margin of .* from 0 to 1, such as 0\.95"):
         decide(Bounds(0.99, 0.98, 1.0), margin)
 
 

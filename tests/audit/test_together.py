@@ -115,10 +115,10 @@ def test_without_the_old_store_the_report_says_what_is_missing(stores):
     translated, reference, old = stores
     report = audit(translated, reference)
     assert report.skipped_arms["together"].startswith("needs the store before the migration")
-    with pytest.raises(UsageError, match=r"'together' is not an arm of this audit.*needs the store before"):
+    with pytest.raises(UsageError, match=r"'together' .*the store before"):
         audit(translated, reference, plan="together")
     report = audit(translated, reference, source=old, source_model=SOURCE, two_stage=None)
-    assert report.skipped_arms["together N"] == "needs depths that are asked for: --two-stage 20,50"
+    assert report.skipped_arms["together N"].endswith("--two-stage 20,50")
 
 
 def test_the_exit_code_may_be_about_both(judge):

@@ -290,10 +290,10 @@ def test_synthetic_queries_are_drawn_by_the_seed_and_asked_without_their_own_doc
 
 
 def test_stores_without_texts_or_with_too_few_make_no_queries(tmp_path):
-    with pytest.raises(StoreError, match=r"bare has no texts to make queries from; .*--queries FILE"):
+    with pytest.raises(StoreError, match=r"bare has no texts .*--queries FILE"):
         synthetic_queries(make_store(tmp_path / "bare", texts=False))
     few = make_store(tmp_path / "few", documents=[Document(f"d{row}", f"t1 n{row} a b c") for row in range(19)])
-    with pytest.raises(InconclusiveError, match=r"few has 19 documents .*, and 20 are needed; give queries"):
+    with pytest.raises(InconclusiveError, match=r"few has 19 documents .*20 are needed"):
         synthetic_queries(few)
 
 
@@ -353,7 +353,7 @@ def audited(log, capsys):
 def test_audit_of_a_file_of_queries(store, code, outcome, migrated, log, audited):
     found, text = audited(migrated / store, log)
     assert found == code
-    assert "provisional: nothing is judged, so this rests on agreement@10 with the full re-embed log.txt:" in text
+    assert "provisional: " in text and "agreement@10 with the full re-embed log.txt:" in text
     assert f"{outcome} (provisional: nothing is judged" in text
     assert "every vector is the model's own" in text or outcome != "SAFE"
 
@@ -364,7 +364,7 @@ def test_audit_of_synthetic_queries(migrated, audited, tmp_path):
     verdict = json.loads(report.read_text())["verdict"]
     assert (code, verdict["outcome"]) == (0, "SAFE")
     assert "by synthetic queries (" in verdict["basis"] and verdict["basis"] in text
-    assert "first sentences of the store's documents, drawn at random" in text
+    assert "first sentences" in text
     assert "synthetic queries" in page.read_text()
 
 

@@ -69,7 +69,7 @@ def test_other_documents_are_looked_at_than_a_fit_draws(make_store, trees, vecto
     for seed in range(5):
         fitted_on = draw_sample(store, 12, strategy="random", seed=seed).rows.tolist()
         looked_at = [example.row for example in check_store(store, model, sample=12, seed=seed).examples]
-        assert set(looked_at) - set(fitted_on), "a translated store has true vectors of the documents of the fit"
+        assert set(looked_at) - set(fitted_on), "those of the fit are true"
 
 
 def test_the_seed_decides_the_sample(make_store, trees, vectors, model):

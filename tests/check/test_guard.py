@@ -186,7 +186,7 @@ def test_a_client_of_openai_is_checked(folder):
             np.testing.assert_allclose(guarded(["asked"]), [vector_of("asked")], rtol=1e-6)
         large = migrate.guard(embedding_function(client, "text-embedding-3-small"), folder)
         for text in ("asked", "again"):
-            with pytest.raises(VectorError, match="the guarded model gives vectors of 1,536 dimensions"):
+            with pytest.raises(VectorError, match="1,536 dimensions"):
                 large([text])
         short = migrate.guard(embedding_function(client, "text-embedding-3-small", dimensions=8), folder)
         assert len(short(["asked"])[0]) == 8
@@ -227,12 +227,12 @@ def test_an_embedding_of_llamaindex_is_checked(folder):
     assert (unpickled.model_name, unpickled.model.salt) == ("other", "x")
     for model in (wrong, unpickled):
         for ask in (model.get_query_embedding, lambda text, model=model: asyncio.run(model.aget_query_embedding(text))):
-            with pytest.raises(VectorError, match="the guarded model does not give the store's vectors"):
+            with pytest.raises(VectorError, match="the guarded model does not give"):
                 ask("asked")
 
 
 def test_what_cannot_be_guarded_is_refused(folder, bare_folder):
-    with pytest.raises(UsageError, match=r"test_guard\.Hashed is no function of texts; give .*GuardedEmbeddings"):
+    with pytest.raises(UsageError, match=r"test_guard\.Hashed .*GuardedEmbeddings"):
         migrate.guard(Hashed(), folder)
     with pytest.raises(UsageError, match="the store has no text of a vector that is known"):
         migrate.guard(Hashed().embed_documents, bare_folder)

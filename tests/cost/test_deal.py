@@ -1,5 +1,7 @@
 """What a plan embeds beside a full re-embed: counted before either is begun, a local model timed on a few texts."""
 
+import re
+
 import pytest
 
 from migrate.cost.deal import Deal, weigh
@@ -14,6 +16,10 @@ from migrate.stores import open_store
 @pytest.fixture
 def store(source_folder):
     return open_store(source_folder)
+
+
+def numbers_of(sentence):
+    return re.findall(r"\d[\d,]*", sentence)
 
 
 def bill(documents, usd, minutes):
@@ -57,15 +63,13 @@ def test_a_plan_without_a_proof_is_weighed_with_one(store, tmp_path):
     embedder = CachedEmbedder(load_embedder("tfidf:32"), tmp_path / "cache.sqlite")
     deal = weigh(planned(store, embedder, 60), store, is_proven=False)
     assert deal.proof == 90, "no more than there are"
-    assert Deal(12_000, bill(1_000, None, None), bill(12_000, None, None), proof=4_000).sentence("the fit") == (
-        "the fit would embed about 1,000 of 12,000 documents, and its proof by 200 queries 4,000 more; a full re-embed "
-        "embeds 12,000 and needs no proof: the better deal is the fit"
-    )
+    sentence = Deal(12_000, bill(1_000, None, None), bill(12_000, None, None), proof=4_000).sentence("the fit")
+    assert numbers_of(sentence) == ["1,000", "12,000", "200", "4,000", "12,000"]
+    assert sentence.endswith("better deal is the fit")
     assert Deal(10_000, bill(1_000, None, None), bill(10_000, None, None), proof=4_000).full_is_better
 
 
 def test_both_bills_are_said():
-    assert Deal(3_000, bill(2_453, None, 3.0), bill(3_000, None, 4.0)).sentence("the audit") == (
-        "the audit would embed about 2,453 of 3,000 documents (3 min); a full re-embed embeds 3,000 (4 min) and needs "
-        "no proof: the better deal is the full re-embed"
-    )
+    sentence = Deal(3_000, bill(2_453, None, 3.0), bill(3_000, None, 4.0)).sentence("the audit")
+    assert numbers_of(sentence) == ["2,453", "3,000", "3", "3,000", "4"]
+    assert sentence.endswith("better deal is the full re-embed")

@@ -44,15 +44,13 @@ def _day(monkeypatch):
 def test_who_is_on_a_model_that_is_off_cannot_stay(store_of):
     store = store_of("langchain:langchain_cohere:CohereEmbeddings", 768, revision="embed-multilingual-v2.0")
     found = migrate.assess(store, "openai:text-embedding-3-small")
-    assert found.sentences[0] == (
-        "the store's model: embed-multilingual-v2.0 is off since 2026-04-04; embed-multilingual-v3.0 succeeds it; it "
-        "answers no queries, so you cannot stay"
-    )
+    for told in ("embed-multilingual-v2.0 is off since 2026-04-04", "embed-multilingual-v3.0", "you cannot stay"):
+        assert told in found.sentences[0]
 
 
 def test_who_is_on_a_legacy_model_can_stay_for_a_while(store_of):
     found = migrate.assess(store_of("openai:text-embedding-ada-002", 1536), "openai:text-embedding-3-small")
-    assert found.sentences[0].startswith("the store's model: text-embedding-ada-002 is legacy")
+    assert "text-embedding-ada-002 is legacy" in found.sentences[0]
     assert found.sentences[0].endswith("you can stay until then")
 
 
@@ -72,6 +70,6 @@ def test_check_notes_that_the_model_goes_away(store_of):
 def test_models_of_one_family_need_no_migration():
     large, lite, older = map(find_model, ("voyage-4-large", "voyage-4-lite", "voyage-3.5"))
     (sentence,) = model_sentences(large, lite)
-    assert sentence.startswith("the target: voyage-4-lite shares the space of voyage-4-large")
+    assert sentence.startswith("the target: voyage-4-lite ") and "voyage-4-large" in sentence
     assert not list(model_sentences(large, large))
     assert not any("space" in line for line in model_sentences(older, large))

@@ -49,15 +49,15 @@ def place_of(tmp_path, request):
 
             return f"pgvector:{server_url()}#{name}{time.time_ns():x}"
         if kind == "qdrant server":
-            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}"
+            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}{time.time_ns():x}"
         return str(tmp_path / name) if kind == "folder" else f"{kind}:{tmp_path / name}#docs"
 
     return make
 
 
-@pytest.fixture
-def qdrant_url(tmp_path):
+@pytest.fixture(scope="session")
+def qdrant_url(tmp_path_factory):
     from qdrant_server import serving
 
-    with serving(tmp_path / "qdrant server") as url:
+    with serving(tmp_path_factory.mktemp("qdrant server")) as url:
         yield url

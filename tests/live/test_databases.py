@@ -193,7 +193,7 @@ def test_a_table_of_another_model_does_not_answer(location, source_folder, place
     with LiveSearcher(location, Hashed(), limits=ALL, cache=tmp_path / "cache.sqlite") as searcher:
         first = searcher.search(query).ids
         switch(location, place, unproven=True)
-        with pytest.raises(StoreError, match="the store is of other, and queries are embedded by hashed"):
+        with pytest.raises(StoreError, match=r"is of other, .* by hashed"):
             searcher.search(query)
         rollback(location)
         assert searcher.search(query).ids == first

@@ -179,7 +179,7 @@ def test_the_new_store_answers_where_the_old_model_does_not(live, caplog):
         answer = searcher.search(question)
         assert answer.answered_by == ("new",)
         assert list(answer.ids) == first_of(noisy_vectors(), vector_of(question, DIM))[:10]
-    assert "the new store answers alone: the old one the model does not answer" in caplog.text
+    assert "the new store answers alone" in caplog.text
 
 
 def test_where_neither_answers_the_error_is_of_the_new_model(live, server):
@@ -256,7 +256,7 @@ def test_another_store_that_comes_to_the_place_of_the_old_one_does_not_answer(li
     assert searcher.search("one").answered_by == ("new", "old")
     old.rename(tmp_path / "elsewhere")
     make_store(old, noisy_vectors(), served_by(server).identity)
-    with pytest.raises(StoreError, match="the old store is of openai:tiny, and its queries are embedded by hashed"):
+    with pytest.raises(StoreError, match=r"is of openai:tiny, .* by hashed"):
         searcher.refresh()
     assert searcher.search("two").answered_by == ("new",)
 
@@ -266,7 +266,7 @@ def test_another_store_that_comes_to_the_place_of_the_old_one_does_not_answer(li
     [
         ({"old_model": None}, UsageError, "old and old_model go together"),
         ({"old": None}, UsageError, "old and old_model go together"),
-        ({"old_model": Other()}, StoreError, "the old store is of hashed, and its queries are embedded by other"),
+        ({"old_model": Other()}, StoreError, "is of hashed, .* by other"),
         ({"old_model": Hashed(5)}, VectorError, "hashed has 5 dimensions, the vectors of the old store 12"),
         ({"old": "nowhere"}, StoreError, "nowhere"),
         ({"old": "new"}, UsageError, "old is the new store itself"),
@@ -283,7 +283,7 @@ def test_what_is_no_old_store_is_refused(options, error, words, live, folder, tm
 
 def test_the_new_model_is_no_old_one(live, server, tmp_path):
     again = make_store(tmp_path / "again", noisy_vectors(seed=1), served_by(server).identity)
-    with pytest.raises(UsageError, match="old_model is openai:tiny, the model of the new store"):
+    with pytest.raises(UsageError, match="old_model is openai:tiny"):
         live(old=again, old_model=served_by(server))
 
 
@@ -297,11 +297,11 @@ def renamed(store, folder, keep):
 
 
 def test_a_store_of_another_corpus_is_refused_and_one_that_is_half_of_it_warned_of(live, old, tmp_path, caplog):
-    with pytest.raises(StoreError, match="of 120 documents of the old store, the new one has 0: it is of another corp"):
+    with pytest.raises(StoreError, match=r"of 120 documents .* has 0"):
         live(old=renamed(old, tmp_path / "other", 0))
     assert not caplog.text
     assert live(old=renamed(old, tmp_path / "part", 50)).search("a question").answered_by == ("new", "old")
-    assert "of 120 documents of the old store, the new one has 50: what it lacks is not answered with" in caplog.text
+    assert "of 120 documents of the old store, the new one has 50" in caplog.text
 
 
 def test_a_complete_store_falls_back_too(live, server, tmp_path, old):
@@ -332,6 +332,6 @@ def test_both_stores_may_be_in_a_database(kind, source_folder, place_of, tmp_pat
         assert answer.answered_by == ("new", "old")
         assert set(answer.ids) <= {*first[new], *first[old]} and len(answer.ids) == 10
         switch(old, new, unproven=True)
-        with pytest.raises(StoreError, match="the old store is of hashed, and its queries are embedded by other"):
+        with pytest.raises(StoreError, match=r"is of hashed, .* by other"):
             searcher._opened.old.refresh()
         assert searcher._opened.old.ask("a question", 5, None, seconds=1) is None

@@ -165,7 +165,7 @@ def test_a_failing_model_is_left_alone_and_the_translated_order_serves(live, ser
         query = vector_of(f"q{number}", DIM)
         answer = searcher.search(query)
         assert list(answer.ids) == order_of(noisy_vectors(), query)[:10] and answer.untrue == 20
-    assert len(server.requests) - before < 100, "a request for each would be 300, and as many again"
+    assert len(server.requests) - before < 100, "a request for each would be 300"
     assert counters(searcher, folder)["embedder_failures"] < 100
 
 
@@ -223,7 +223,7 @@ def test_a_filter_passes_through(live, folder):
     searcher.refresh()
     with LiveState(state_path(open_store(folder))) as state:
         (kept,) = state.queries.after(0)
-        assert list(kept.ids) == expected(query), "the monitor sees what was asked of the whole store"
+        assert list(kept.ids) == expected(query), "what was asked of the whole store"
         np.testing.assert_array_equal(kept.vector, query)
 
 
@@ -277,7 +277,7 @@ def test_a_changed_text_is_not_served_by_its_old_vector(live, server, folder):
 def test_a_store_of_another_model_is_refused(live, server, tmp_path):
     other = served_by(server, "tiny-raw")
     folder = make_store(tmp_path / "other", noisy_vectors(), other.identity)
-    with pytest.raises(StoreError, match="the store is of openai:tiny-raw, and queries are embedded by openai:tiny;"):
+    with pytest.raises(StoreError, match=r"is of openai:tiny-raw, .* by openai:tiny;"):
         live(location=folder)
 
 

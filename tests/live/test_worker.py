@@ -47,7 +47,6 @@ from migrate.vectors import Document
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_folders")]
 
 ONCE = WorkerOptions(once=True)
-KINDS = ["folder", *DATABASES]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,9 @@ def location(source_folder, fitted, embedder, place_of, request):
     return place
 
 
-every_kind = pytest.mark.parametrize("location", KINDS, indirect=True)
+# What each database does by its own client is tried on all; what the worker does by itself on files and one of them
 every_database = pytest.mark.parametrize("location", DATABASES, indirect=True)
+files_and_database = pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
 
 
 def truth(store):
@@ -133,7 +133,7 @@ def test_a_complete_folder_is_backfilled_to_a_full_re_embed_to_the_bit(location,
     assert (read_confidence(tmp_path / "complete", 150) == 1).all()
 
 
-@pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
+@files_and_database
 def test_most_wanted_documents_come_first_and_a_budget_is_of_all_runs_of_the_worker(location, embedder):
     store = open_store(location)
     untrue = sorted({d.id for d in store.documents()} - true_ids(location))
@@ -148,7 +148,7 @@ def test_most_wanted_documents_come_first_and_a_budget_is_of_all_runs_of_the_wor
         assert len(embedder.embedder.asked) == sent
 
 
-@pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
+@files_and_database
 def test_what_queries_have_embedded_is_written(location, embedder):
     true = true_ids(location)
     untrue = [document for document in open_store(location).documents() if document.id not in true]
@@ -159,7 +159,7 @@ def test_what_queries_have_embedded_is_written(location, embedder):
     report = Worker(location, embedder, options(budget="5")).run()
     assert report.true == len(true_ids(location)) == 75
     assert {document.id for document in untrue[:30]} <= true_ids(location)
-    assert len(embedder.embedder.asked) == 5, "what queries have had embedded is no part of the worker's budget"
+    assert len(embedder.embedder.asked) == 5, "the rest is none of the worker's budget"
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def test_a_budget_of_tokens_is_kept_over_all_runs(location, embedder):
 
 
 def test_a_budget_in_dollars_needs_a_price(location, embedder):
-    with pytest.raises(UsageError, match="--budget \\$1: the model's price is not known; give --price"):
+    with pytest.raises(UsageError, match=r"--budget \$1: .*--price"):
         Worker(location, embedder, options(budget="$1"))
     Worker(location, embedder, options(budget="$0.001", price=2.0)).run()
     with state_of(location) as state:
@@ -210,13 +210,13 @@ def test_a_model_that_no_cache_keeps_is_refused_with_what_fits_it(location, tmp_
     class Kept(Hashed):
         cacheable = False
 
-    with pytest.raises(UsageError, match=r"no cache keeps the vectors of hashed.* with `reembed`"):
+    with pytest.raises(UsageError, match=r"hashed.*`reembed`"):
         Worker(location, Kept(), ONCE)
     with pytest.raises(UsageError, match="nothing would be; name a file with --cache"):
         Worker(location, Hashed(), ONCE)
 
 
-@pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
+@files_and_database
 def test_neither_failures_of_the_model_nor_a_text_that_it_refuses_stand_in_the_way(location, embedder):
     store, true = open_store(location), true_ids(location)
     embedder.embedder.fails = 2
@@ -267,7 +267,8 @@ def test_documents_that_come_change_and_go_get_true_vectors_of_their_texts(locat
     assert {changed, "new"} <= true_ids(location)
 
 
-@pytest.mark.parametrize("location", [kind for kind in DATABASES if kind != "qdrant"], indirect=True)
+# Of the others tests/stores has what becomes of the vectors of documents that are not there
+@pytest.mark.parametrize("location", ["chroma", "milvus", "pgvector"], indirect=True)
 def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, embedder):
     gone = sorted({document.id for document in open_store(location).documents()} - true_ids(location))[:3]
     worker = Worker(location, embedder, ONCE)
@@ -278,7 +279,7 @@ def test_documents_that_are_deleted_meanwhile_do_not_end_the_worker(location, em
     assert len(true_ids(location)) == 147
 
 
-@every_kind
+@files_and_database
 def test_a_store_that_comes_to_its_place_is_not_written_to(location, embedder, place_of, source_folder, request):
     other = place_of(request.node.callspec.params["location"], "new")
     translate(source_folder, CachedEmbedder(Other(), Path(f"{embedder.path}.other")), other)
@@ -318,7 +319,8 @@ def is_answered_by(searcher, query, ids):
     return answer.untrue == 0 and answer.ids == ids
 
 
-@every_database
+# A table that is read anew, one whose readers see it later, and a server
+@pytest.mark.parametrize("location", ["sqlite-vec", "lancedb", "qdrant server"], indirect=True)
 def test_true_vectors_reach_who_searches_beside_the_worker(location, embedder, tmp_path, monkeypatch):
     monkeypatch.setattr("migrate.live.searcher._COPY_REST", 1.0)
     queries = [Hashed().one(f"question {number}") for number in range(8)]
@@ -354,7 +356,7 @@ def test_two_workers_of_one_store_are_one_too_many(location, embedder):
 MOMENTS = [
     ("folder", "embedded:1"),
     ("folder", "embedded:2"),
-    *((kind, moment) for kind in DATABASES for moment in ("embedded:2", "vectors written:1")),
+    *((kind, "vectors written:1") for kind in DATABASES),
 ]
 
 
@@ -407,17 +409,17 @@ def test_a_model_that_has_changed_behind_its_name_writes_nothing(source_folder, 
     assert Worker(location, embedder, options(budget="28")).run().true == 60
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
-    with pytest.raises(VectorError, match=r"gives another vector for the text of .* has changed"):
+    with pytest.raises(VectorError, match=r"text of .* has changed"):
         Worker(location, embedder, ONCE).run()
     assert len(embedder.embedder.asked) == ASKED_AGAIN
     assert len(true_ids(location)) == 60
 
 
-@every_kind
+@files_and_database
 def test_a_model_that_has_changed_is_found_by_the_store_where_another_cache_is_named(location, tmp_path):
     other = CachedEmbedder(Drifting(), tmp_path / "other.sqlite")
     other.embedder.drift = "later "
-    with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
+    with pytest.raises(VectorError, match=r"hashed .* has changed"):
         Worker(location, other, options(budget="20")).run()
     assert len(other.embedder.asked) == ASKED_AGAIN and len(true_ids(location)) == 40
     same = CachedEmbedder(Drifting(), tmp_path / "same.sqlite")
@@ -436,8 +438,9 @@ def test_a_model_that_has_changed_writes_nothing_where_little_may_be_spent(budge
     embedder.embedder.drift = "later "
     embedder.embedder.asked.clear()
     worker = Worker(location, embedder, options(budget=budget.format(tokens + 4 * tokens // 20)))
-    assert worker.run().message.endswith("than the 8 texts that prove the model at each start; raise --budget to go on")
-    assert not embedder.embedder.asked, "what is not enough to prove the model is enough for nothing"
+    message = worker.run().message
+    assert "8 texts" in message and "--budget" in message
+    assert not embedder.embedder.asked, "too little to prove the model"
     assert len(true_ids(location)) == 60
 
 

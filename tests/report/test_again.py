@@ -184,5 +184,5 @@ def test_a_file_that_is_no_sound_report_is_refused(path, value, why, results, tm
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"cannot read .*nothing.json: No such file or directory"):
+    with pytest.raises(InputError, match=r"nothing\.json: No such file"):
         load_report(tmp_path / "nothing.json")

@@ -243,7 +243,7 @@ def test_an_installation_is_found_again_by_version_python_and_system(tmp_path):
     assert len({outputs["key"] for _, outputs in [first, *others]}) == 6
     refused, outputs = wanted(tmp_path, INSTALL="small")
     assert (refused.returncode, outputs) == (2, {})
-    assert refused.stdout.startswith("::error title=lead-migrate::install: expected full or light, found small")
+    assert refused.stdout.startswith("::error title=lead-migrate::install: ") and "found small" in refused.stdout
 
 
 @pytest.fixture(scope="module")
@@ -299,9 +299,7 @@ def test_a_light_installation_that_is_asked_for_more_says_what_is_missing(light,
     for command in (["check", stamped, "--model", "tfidf:2"], ["fit", stamped, "--target", "tfidf:2", "-o", "x"]):
         done = light(*command)
         assert done.returncode in (2, 4)
-    assert done.stderr.splitlines()[-1] == (
-        "lead-migrate: sklearn is not installed, and this needs it: install lead-migrate with all that it requires"
-    )
+    assert done.stderr.splitlines()[-1].startswith("lead-migrate: sklearn is not installed")
 
 
 def test_the_hook_runs_the_real_command(light, stamped):

@@ -1,5 +1,6 @@
 """The recommendation: the SAFE option that leaves least to pay, or staying, with the command for it."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,11 @@ POOL = PoolSummary(10, 20, 1_000, 5, 200_000, 2.0, 10_000_000, 100.0, ())
 
 def arm(name, usd):
     return ArmResult(name, "", {"nDCG@10": np.full(300, 0.5)}, 0.1, None if usd is None else usd * 1e5, usd)
+
+
+def figures(text):
+    """The shares and amounts that a sentence tells, in order."""
+    return re.findall(r"\$[\d.]+|[\d.]+ (?:%|times)", text)
 
 
 def left_of(made):
@@ -66,15 +72,14 @@ PLACES = Locations(
 def test_a_safe_store_has_been_paid_for():
     made = report(SURE, SURE, outcome=Outcome.SAFE, pool=POOL, is_kept=True, locations=PLACES)
     found = recommend(made)
-    assert found.headline == (
-        "SAFE: the translated store keeps 98.0 % (at least 96.0 %), nothing more to pay; staying keeps 80.0 %"
-    )
+    assert found.headline.startswith("SAFE: the translated store") and "nothing more to pay" in found.headline
+    assert figures(found.headline) == ["98.0 %", "96.0 %", "80.0 %"]
     assert (found.plan, found.remaining) == ("translated", "nothing")
     assert found.command == PLACES.audit_again and "--report" in found.remark, "the proof is not kept yet"
     kept = recommend(replace(made, locations=replace(PLACES, report="report.json")))
     assert (kept.command, kept.remark) == (("switch", "old", "new", "--audit", "report.json"), "")
     other = recommend(replace(made, locations=replace(PLACES, can_switch=False)))
-    assert (other.command, other.remark) == (None, "let your programs open new, and embed queries with tfidf:32")
+    assert other.command is None and "open new" in other.remark and "tfidf:32" in other.remark
 
 
 def test_what_is_paid_is_not_counted_again():
@@ -98,10 +103,8 @@ def test_what_a_pool_has_embedded_for_two_stages_is_paid():
 def test_two_stages_are_served_while_a_worker_completes_the_store():
     made = report(two_stage=SURE, pool=POOL, is_kept=True, locations=PLACES)
     found = recommend(made)
-    assert found.headline == (
-        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %), $5.00 more for "
-        "as many queries; staying keeps 80.0 %; translated alone keeps 80.0 %, NOT SAFE"
-    )
+    assert found.headline.startswith("SAFE in two stages, the first 50 ") and found.headline.endswith(", NOT SAFE")
+    assert figures(found.headline) == ["98.0 %", "96.0 %", "$5.00", "80.0 %", "80.0 %"]
     assert (found.plan, found.remaining, found.command) == (TWO_STAGE, "$5.00", ("live", "run", "new"))
     assert found.serving[0] == "from migrate import LiveLimits, LiveSearcher"
     assert "LiveSearcher('new', limits=LiveLimits(depth=50, max_documents=50," in found.serving[1]
@@ -119,11 +122,9 @@ def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_mo
     made = replace(made, arms=(*made.arms, arm("together", 10.0)), family={TWO_STAGE: SURE, "together": SURE})
     found = recommend(made)
     assert found.plan == "together" and found.remaining == "nothing"
-    assert found.headline.startswith(
-        "SAFE as long as tfidf:8 answers too: the old store asked beside the new one keeps"
-    )
+    assert found.headline.startswith("SAFE as long as tfidf:8 answers too")
     assert found.command == ("live", "run", "new", "--target", "tfidf:32")
-    assert found.serving[1] == "searcher = LiveSearcher('new', 'tfidf:32', old='old', old_model='tfidf:8')"
+    assert found.serving[1].endswith(" = LiveSearcher('new', 'tfidf:32', old='old', old_model='tfidf:8')")
     server = "http://localhost:9/v1"
     by_server = replace(made.locations, target=("--target", "openai:own", f"--base-url={server}"))
     for old_model, asked in (
@@ -133,7 +134,7 @@ def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_mo
         lines = recommend(replace(made, locations=replace(by_server, old_model=old_model))).serving
         assert lines[1].endswith(f", old='old', old_model={asked})"), "the server has the old model too"
     gone = recommend(replace(made, locations=PLACES))
-    assert gone.plan == TWO_STAGE, "an old model that answers no new queries serves nothing"
+    assert gone.plan == TWO_STAGE, "the old model is gone"
     asked = recommend(replace(made, locations=PLACES, plan="together"))
     assert (asked.plan, asked.command, asked.serving) == ("together", None, ())
     safe = recommend(replace(made, verdict=replace(made.verdict, outcome=Outcome.SAFE, retention=SURE)))
@@ -151,15 +152,13 @@ def test_what_little_is_left_is_embedded_rather_than_served_in_two_stages(paid, 
 def test_the_cost_beside_a_full_reembed_is_that_of_the_command():
     locations = replace(PLACES, can_serve=False)
     found = recommend(report(two_stage=SURE, locations=locations))
-    assert found.headline.startswith(
-        "SAFE in two stages, the first 50 ranked again by true vectors: keeps 98.0 % (at least 96.0 %); "
-        "all true vectors are already available, so a full re-embed ($100.00) is as good"
-    )
+    assert found.headline.startswith("SAFE in two stages, the first 50 ")
+    assert figures(found.headline)[:3] == ["98.0 %", "96.0 %", "$100.00"]
     assert (found.plan, found.command[0], found.left_usd) == (TWO_STAGE, "reembed", 100.0)
     both = replace(arm("together 50", 10.0), reranking=report(two_stage=SURE).arm(TWO_STAGE).reranking)
     made = report(locations=replace(locations, old_model="tfidf:8"))
     found = recommend(replace(made, arms=(*made.arms, both), family={"together 50": SURE}, plan="together 50"))
-    assert "; all true vectors are already available, so a full re-embed ($100.00) is as good; " in found.headline
+    assert "a full re-embed ($100.00) is as good; " in found.headline
     assert (found.plan, found.command[0], found.serving) == ("together 50", "reembed", ())
 
 
@@ -171,7 +170,7 @@ def test_a_plan_that_was_asked_for_is_judged_and_switched_to():
     assert "translated alone: NOT SAFE" in sentence_of(judged)
     assert recommend(judged).command == ("switch", "old", "new", "--audit", "report.json")
     assert "LiveSearcher('old'" in recommend(judged).serving[1], "where it answers after the switch"
-    with pytest.raises(UsageError, match=r"'two-stage-20' is not an arm .*; name one of translated, two-stage-50"):
+    with pytest.raises(UsageError, match=r"'two-stage-20' .* translated, two-stage-50"):
         find_plan("two-stage-20", (TRANSLATED, *made.family), {})
 
 
@@ -187,17 +186,15 @@ def test_a_reference_that_is_there_is_to_be_used():
     made = report(SURE, SURE, outcome=Outcome.SAFE, reference_at="full", locations=PLACES)
     assert {option.remaining for option in options_of(made)} == {0.0}
     found = recommend(made)
-    assert found.headline == (
-        "SAFE: the full re-embed that this was compared with is there, nothing more to pay; staying keeps 80.0 %; "
-        "translated alone keeps 98.0 %, SAFE"
-    )
+    assert found.headline.startswith("SAFE: the full re-embed ") and found.headline.endswith(" 98.0 %, SAFE")
+    assert "nothing more to pay" in found.headline and figures(found.headline) == ["80.0 %", "98.0 %"]
     assert found.command == ("switch", "old", "full")
 
 
 @pytest.mark.parametrize("changes", [{}, {"pool": replace(POOL, documents=1_000)}])
 def test_a_full_reembed_that_is_in_the_cache_costs_nothing_more(changes):
     found = recommend(report(SURE, outcome=Outcome.SAFE, is_kept=True, locations=PLACES, **changes))
-    assert found.headline.startswith("re-embed: every text is in the embedding cache, nothing more to pay")
+    assert found.headline.startswith("re-embed: ") and "nothing more to pay" in found.headline
     assert found.command == ("reembed", "old", "--target", "tfidf:32", "-o", "new-full")
 
 
@@ -205,33 +202,31 @@ def test_without_a_safe_option_a_full_reembed_is_left_which_costs_time_or_money(
     made = report(pool=POOL, is_kept=True, documents_per_s=5.0)
     assert recommend(without_prices(made)).remaining == "3 min", "980 of 1,000 documents are left"
     found = recommend(report(pool=POOL, is_kept=True))
-    assert found.headline.startswith("re-embed, $98.00 more: no other way is shown to be SAFE")
+    assert found.headline.startswith("re-embed, $98.00 more: ")
     assert found.command is None, "nobody knows where the stores are"
 
 
 def test_two_stages_that_cost_as_much_as_a_full_reembed_serve_before_it_is_paid():
     dear = replace(POOL, usd=97.0, tokens=9_700_000)
     made = report(two_stage=SURE, pool=dear, is_kept=True)
-    assert recommend(made).headline.startswith("SAFE in two stages, the first 50 ranked again by true vectors")
+    assert recommend(made).headline.startswith("SAFE in two stages, the first 50 ")
     cheap = report(two_stage=SURE, pool=replace(dear, usd=99.0, tokens=9_900_000), is_kept=True)
-    assert recommend(cheap).headline.startswith("re-embed, $1.00 more: two-stage 50 is SAFE too, and costs no less")
+    assert recommend(cheap).headline.startswith("re-embed, $1.00 more: two-stage 50 is SAFE too")
     assert next(option for option in options_of(made) if option.name == TWO_STAGE).usd == 100.0
 
 
 def test_an_old_model_that_answers_as_well_is_kept():
     found = recommend(report(SURE, stay=Bounds(1.2, 1.1, 1.3), outcome=Outcome.SAFE, reference_at="full"))
-    assert found.headline.startswith("stay: the old store keeps 120.0 % (at least 110.0 %)")
+    assert found.headline.startswith("stay: ") and figures(found.headline)[:2] == ["120.0 %", "110.0 %"]
     assert "staying" not in found.headline
     assert (found.plan, found.command) == (STAY, None)
     many = recommend(report(stay=Bounds(34.2, 20.1, 60.0), outcome=Outcome.NOT_SAFE))
-    assert many.headline.startswith(
-        "stay: the old store scores 34.2 times what a full re-embed does (at least 20.1 times), and costs nothing"
-    )
+    assert many.headline.startswith("stay: ") and figures(many.headline)[:2] == ["34.2 times", "20.1 times"]
 
 
 def test_staying_is_named_where_it_keeps_the_margin():
     found = recommend(report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True))
-    assert found.headline.endswith("staying keeps 99.0 % (at least 96.0 %) and costs nothing")
+    assert figures(found.headline)[-2:] == ["99.0 %", "96.0 %"] and found.headline.endswith("costs nothing")
     assert found.plan == TRANSLATED
 
 
@@ -241,7 +236,7 @@ def test_with_a_doubt_nothing_is_recommended_but_staying():
     assert found.headline == "nothing is shown to be SAFE; clear up first: odd"
     stay = recommend(report(POOR, stay=Bounds(1.2, 1.1, 1.3), examination=doubted("the full re-embed looks wrong")))
     assert (stay.plan, stay.command) == (STAY, None)
-    assert stay.remark == "the figures of the new store are not to be trusted: the full re-embed looks wrong"
+    assert stay.remark.endswith("not to be trusted: the full re-embed looks wrong")
     assert recommend(report(POOR, stay=Bounds(0.99, 0.96, 1.1), examination=doubted("it looks wrong"))).plan is None
 
 
@@ -316,5 +311,5 @@ def test_the_chart_has_every_arm_that_is_held_against_the_full_reembed():
     chart = decision_chart(report_of(made).audit)
     labels = {node.text for node in chart.drawing.iter("text") if node.get("class") is None}
     assert labels == {"stay", "translated", "two-stage 50", "full re-embed", "BM25"}
-    assert chart.x_label == "total embedding cost in US dollars, what is already paid included"
+    assert "US dollars" in chart.x_label
     assert ("SAFE needs at least 95 %", "level") in chart.legend

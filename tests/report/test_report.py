@@ -196,9 +196,8 @@ def test_the_audit_table_shows_each_arm_with_its_means_and_its_comparison():
 
 def test_the_legend_explains_the_columns_and_arms_that_are_there():
     report = make_report()
-    assert legend(report_of(report).audit).startswith(
-        "retention: share of the full re-embed's nDCG@10; s: seconds to rank; overlap@k: "
-    )
+    explained = [part.partition(":")[0] for part in legend(report_of(report).audit).split("; ")]
+    assert explained[:3] == ["retention", "s", "overlap@k"]
     assert not any(word in legend(report_of(report).audit) for word in ("Mtok", "hybrid", "RBO"))
     arms = [replace(arm, tokens=1e6, scores={**arm.scores, "RBO": arm.scores["overlap@1"]}) for arm in report.arms]
     fused = [replace(arms[1], name=name) for name in ("hybrid", "hybrid, full")]
@@ -214,7 +213,7 @@ def test_the_text_ends_with_the_verdict():
     lines = text_of(report).splitlines()
     assert lines[0] == "scifact: 1,200 queries, 5,183 documents"
     assert "note: 40 of 150 vectors are true ones" in lines
-    assert "against staying: -0.012 nDCG@10 (95 % bounds: -0.046 to +0.021)" in lines
+    assert any("-0.012 nDCG@10 (95 % bounds: -0.046 to +0.021)" in line for line in lines)
     assert lines[-1] == f"INCONCLUSIVE: {report.verdict.sentence}"
 
 

@@ -85,7 +85,7 @@ def test_one_answer_that_is_wrong_is_named_and_one_of_another_dimension_is_wrong
 def test_one_right_vector_is_enough_where_texts_may_have_changed_since():
     answers = -VECTORS
     assert matches(Claim([], VECTORS[:0]), Answering(answers), past_cache=True).require_one("here").count == 0
-    with pytest.raises(VectorError, match=r"here: .* answering does not give \(cosine -1\.000 at best, of 8\)"):
+    with pytest.raises(VectorError, match=r"here: .* answering .*\(cosine -1\.000 at best, of 8\)"):
         matches(CLAIM, Answering(answers), past_cache=True).require_one("here")
     answers = answers.copy()
     answers[39] = VECTORS[39]
@@ -96,7 +96,7 @@ def test_a_model_that_runs_here_is_asked_through_its_cache_for_as_many_texts_as_
     here = Answering(turned(VECTORS, 0.995), is_paid=False)
     match = matches(CLAIM, here, 16)
     assert here.asked == [[int(text.id[1:]) for text in match.claim.texts]] and match.count == 16
-    assert match.agreeing == 0 and match.evidence == "0 of 16 documents that were embedded again have its vectors"
+    assert match.agreeing == 0 and match.evidence.startswith("0 of 16 documents ")
     assert matches(Claim(TEXTS, CLAIM.vectors, Tolerance(0.01)), here, 16).is_right
 
 

