@@ -90,9 +90,8 @@ def test_a_collection_that_no_audit_could_find_safe_is_embedded_whole():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_forty_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tmp_path, capsys):
-    names = [f"file-{uuid.UUID(int=number)}" for number in range(39)] + ["knowledge"]
+def test_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tmp_path, capsys):
+    names = [f"file-{uuid.UUID(int=number)}" for number in range(5)] + ["knowledge"]
     sizes = {name: 12 + number % 9 for number, name in enumerate(names)}
     make({**sizes, "knowledge": 130, "user-memory": 0})
     before = content_of()
@@ -100,9 +99,9 @@ def test_forty_collections_of_a_folder_are_moved_by_three_commands_and_a_kill(tm
     fit += ["-o", "stitches"]
     assert document_of(capsys, fit)["collections"] == sorted(names)
     translate = ["collections", "translate", PATTERN, "stitches", "-o", "new"]
-    run_command([*translate, "--quiet"], tmp_path, "recorded:20")
+    run_command([*translate, "--quiet"], tmp_path, "recorded:4")
     complete = {path.name: path.stat().st_mtime_ns for path in Path("new").iterdir() if path.name[0] != "."}
-    assert len(complete) == 19
+    assert len(complete) == 3
     done = document_of(capsys, translate)["collections"]
     assert {row["name"] for row in done if row["earlier"]} == complete.keys()
     assert [row["name"] for row in done] == sorted(names)
