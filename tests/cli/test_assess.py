@@ -82,7 +82,7 @@ def test_an_audit_tells_what_each_plan_keeps(write_vectors, judged, assessed, le
     assert "a report of an audit is there; --audit reads it;" in told
     assert Path("report.json").read_bytes() == before
     told = lead_migrate(f"{base} --audit stitch/lead-migrate.json", code=4).complaint
-    assert "this is not the report of an audit ('kind' must be one of audit, and is 'stitch'); name one that" in told
+    assert "stitch/lead-migrate.json" in told and "and is 'stitch'" in told
 
 
 def test_a_local_model_can_be_timed_and_a_paid_one_cannot(assessed, lead_migrate):
@@ -103,10 +103,10 @@ def test_the_page_holds_the_table_and_the_answer(lead_migrate):
 def test_a_fit_says_what_it_costs_and_what_is_in_the_cache_is_paid_for(server, assessed, lead_migrate):
     told = lead_migrate(f"{FIT} -o first").err
     served = sum(len(text.split()) for text in server.texts_served)
-    assert re.search(r"to embed: 50 documents, about [\d,]+ tokens, \$0\.00", told)
+    assert re.search(r"50 documents,.* [\d,]+ tokens, \$0\.00", told)
     assert f"embedded: {served:,} tokens, " in told and "(estimate: " in told
     told = lead_migrate(f"{FIT} -o second").err
-    assert "to embed: 0 documents, " in told and "(50 more are in the cache); up to 8 texts again, to prove" in told
+    assert "to embed: 0 documents, " in told and "(50 more are in the cache)" in told
     assert len(set(server.texts_served)) == 50 and len(server.texts_served) == 50 + 2 * ASKED_AGAIN
     found = assessed(ASSESS)
     assert (found["texts"]["cached"], found["plans"][0]["documents"]) == (50, 100)
@@ -115,7 +115,7 @@ def test_a_fit_says_what_it_costs_and_what_is_in_the_cache_is_paid_for(server, a
 def test_a_price_beyond_the_cap_is_refused_where_nobody_can_be_asked(server, lead_migrate):
     told = lead_migrate(f"{FIT} -o stitch {COSTLY}", code=2)
     assert "raise --max-cost, or agree with --yes" in told.complaint
-    assert "embedded" not in told.err, "nothing is said at the end of what nobody agreed to"
+    assert "embedded" not in told.err, "nobody agreed"
     assert server.requests == []
     lead_migrate(f"{FIT} -o stitch {COSTLY} --yes")
     assert len(server.texts_served) == 50 + ASKED_AGAIN

@@ -28,7 +28,7 @@ def test_a_file_of_vectors_is_compared_with_a_model_by_vectors_and_not_by_name(t
     packaged = lead_migrate("check demo/source --model packaged:all-MiniLM-L6-v2 --json").document
     assert packaged["compatible"] and packaged["basis"] == "sample"
     (manifest,) = [finding for finding in packaged["findings"] if finding["name"] == "manifest"]
-    assert manifest["ok"] and "names file:all-MiniLM-L6-v2.npz, which may be sentence-transf" in manifest["message"]
+    assert manifest["ok"] and "names file:all-MiniLM-L6-v2.npz" in manifest["message"]
     with np.load("demo/all-MiniLM-L6-v2.npz") as file:
         arrays = dict(file)
     arrays["docs"] = np.roll(arrays["docs"], 7, axis=1)
@@ -49,15 +49,15 @@ def edit_texts(change):
 
 def test_the_answer_stands_first_and_everything_fits(lead_migrate):
     lines = lead_migrate(CHECK).out.split("\n")
-    assert lines[0].startswith("compatible with tfidf:32: the model gives the stored vectors for all 32")
-    assert any("up to 8.9 % of the store could differ unseen" in line for line in lines)
+    assert lines[0].startswith("compatible with tfidf:32: ") and "all 32" in lines[0]
+    assert any("8.9 %" in line for line in lines)
     assert max(map(len, lines)) <= 100
 
 
 def test_a_model_that_is_named_with_its_size_is_compared_like_any_other(source_folder, server, lead_migrate):
     """The size was asked of the server, and says no more than the dimension of the vectors that came."""
     ended = lead_migrate(f"check {source_folder} --model openai:tiny,dimensions=32", code=1)
-    assert "in the manifest the model is 'tfidf:32', for the model as named" in ended.said
+    assert "manifest the model is 'tfidf:32'" in ended.said
 
 
 @pytest.mark.parametrize("held", [0, 149], ids=["none", "all but one"])

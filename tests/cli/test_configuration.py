@@ -10,6 +10,8 @@ from migrate.cli.configuration import find_configuration, read_defaults
 from migrate.cli.main import leaf_commands
 from migrate.files import cache_folder, work_folder
 
+UNKNOWN = "warning: unknown environment variable"
+
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
@@ -157,17 +159,15 @@ def test_a_variable_that_nothing_reads_is_told_once(source_folder, monkeypatch, 
     for name in ("MARGIN", "DEBUG", "BEIR_URL", "TWO_STAGE"):  # of other commands, or of none
         monkeypatch.setenv(f"LEAD_MIGRATE_{name}", "0.9")
     assert lead_migrate(f"inspect {source_folder} --json").err.splitlines() == [
-        "warning: unknown environment variable LEAD_MIGRATE_SORCE_MODEL; did you mean LEAD_MIGRATE_SOURCE_MODEL?",
-        "warning: unknown environment variable LEAD_MIGRATE_ZZ9",
+        f"{UNKNOWN} LEAD_MIGRATE_SORCE_MODEL; did you mean LEAD_MIGRATE_SOURCE_MODEL?",
+        f"{UNKNOWN} LEAD_MIGRATE_ZZ9",
     ]
 
 
 def test_the_work_folder_is_that_of_the_option_or_of_the_environment(tmp_path, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_WORK_FOLDER", str(tmp_path / "one"))  # and is set back after what the option does
     assert work_folder() == tmp_path / "one"
-    assert (
-        "unknown environment variable" not in lead_migrate(f"--work-folder {tmp_path / 'two'} inspect none", code=4).err
-    )
+    assert UNKNOWN not in lead_migrate(f"--work-folder {tmp_path / 'two'} inspect none", code=4).err
     assert work_folder() == tmp_path / "two"
     monkeypatch.delenv("LEAD_MIGRATE_WORK_FOLDER")
     assert work_folder() == cache_folder()

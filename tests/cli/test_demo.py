@@ -13,8 +13,8 @@ from migrate.stores import open_store
 @pytest.mark.slow
 def test_the_demo_from_another_model_leaves_what_can_be_gone_on_with(lead_migrate):
     ended = lead_migrate("demo --from tfidf:32 --docs 300 --sample 60 -o demo")
-    assert "1. the store: 300 docstrings of Python's standard library, embedded with tfidf:32" in ended.err
-    assert "2. the move to all-MiniLM-L6-v2 (384 dimensions): embed 60 of them again" in ended.err
+    assert "1. the store: 300 docstrings" in ended.err and "embedded with tfidf:32" in ended.err
+    assert "2. the move to all-MiniLM-L6-v2 (384 dimensions)" in ended.err
     assert ended.next.startswith("reembed demo/source --target file:demo/")
     assert open_store("demo/source").info.manifest.model.spec == "tfidf:32"
     judged = load_beir(Path("demo/beir"))

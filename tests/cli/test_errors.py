@@ -118,15 +118,13 @@ def moved(target_file, lead_migrate):
 
 def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, lead_migrate):
     told = lead_migrate("audit moved --reference build --judged judged -q", code=2).complaint
-    assert told.endswith(
-        "target.npz, which its vectors are from, is not in the current folder; say where it is with --target file:PATH"
-    )
+    assert told.endswith("say where it is with --target file:PATH")
 
 
 def test_a_target_of_another_dimension_is_refused_before_it_is_paid_for(moved, server, lead_migrate):
     audit = "audit moved --reference build --judged judged -q --target openai:"
     told = lead_migrate(f"{audit}text-embedding-3-small", code=4).complaint
-    assert "have dimension 24, those of openai:text-embedding-3-small 1536" in told
+    assert "dimension 24" in told and "openai:text-embedding-3-small 1536" in told
     assert server.requests == []
     told = lead_migrate(f"{audit}tiny --cache none", code=7).complaint
     assert "vectors of dimension 8, not 24 (as " in told and "name the model" in told
@@ -152,4 +150,4 @@ def test_a_library_that_a_finder_keeps_out_is_one_line():
     typed = [sys.executable, "-c", KEEPS_OUT, "fit", "store", "--target", "tfidf:8", "-o", "out"]
     done = subprocess.run(typed, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("lead-migrate: sklearn is not installed, and this needs it")
+    assert done.stderr.splitlines()[-1].startswith("lead-migrate: sklearn is not installed")

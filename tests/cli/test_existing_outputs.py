@@ -64,7 +64,7 @@ def test_a_command_refuses_what_exists_before_anything_is_spent(command, existin
     Path(existing, "mine").touch()
     before, billed = names(), len(server.billed)
     ended = lead_migrate(f"{command} --max-cost 0" if "backfill" not in command else command, code=2)
-    assert ended.complaint == f"lead-migrate: {existing} exists; choose another output, or replace it with --force"
+    assert f" {existing} exists; " in ended.complaint and "--force" in ended.complaint
     assert len(server.billed) == billed and names() == before
 
 
@@ -88,7 +88,7 @@ def test_a_name_that_the_database_does_not_take_is_refused_before_anything_is_sp
 def test_lancedb_takes_no_table_with_a_space_in_its_name(lead_migrate):
     before = names()
     ended = lead_migrate("translate store stitch -o", "lancedb:out#x y", code=2)
-    assert "LanceDB takes no table of the name 'x y'; write one of a-z" in ended.complaint and names() == before
+    assert "LanceDB" in ended.complaint and "'x y'" in ended.complaint and names() == before
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_lancedb_takes_no_table_with_a_space_in_its_name(lead_migrate):
 def test_no_folder_gets_the_name_of_a_store_of_a_kind(command, lead_migrate):
     before = names()
     ended = lead_migrate(command, code=2)
-    assert "chroma:out#abc: a store is named where a file or folder of another kind is meant" in ended.complaint
+    assert "chroma:out#abc: a store is named" in ended.complaint
     assert names() == before
 
 
 def test_a_function_refuses_what_exists_before_anything_is_spent(server):
     Path("out/stitch").mkdir(parents=True)
     billed = len(server.billed)
-    with pytest.raises(UsageError, match=r"^out/stitch exists; .* replace it with `force=True`$"):
+    with pytest.raises(UsageError, match=r"^out/stitch exists; .*`force=True`$"):
         migrate.run("store", load_embedder(MODEL), judged="judged", output="out", reference="pool", max_cost=0)
     assert len(server.billed) == billed

@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -210,7 +209,7 @@ def test_a_file_in_a_folder_of_its_own_is_switched_and_one_among_others_is_not(k
     lead_migrate(f"rollback {file}")
     Path("one/notes.txt").touch()
     full = printed(f"assess {file} --target tfidf:48")
-    assert full.endswith(f" -o one/{file.stem}-full"), "beside the file: the folder is of other things too"
+    assert full.endswith(f" -o one/{file.stem}-full"), "beside the file"
     assert printed(full) == f"inspect one/{file.stem}-full", "it cannot be switched"
 
 
@@ -230,7 +229,7 @@ def test_a_switch_of_the_current_folder_prints_a_way_back_that_runs_there(here, 
 
 def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_outside(here, lead_migrate):
     told = lead_migrate("reembed store/index.faiss --target tfidf:40 -o store/moved").err
-    assert "note: store/moved lies in the folder of the old store" in told and "such as -o index-new" in told
+    assert "note: store/moved lies in the folder" in told and "such as -o index-new" in told
     shutil.rmtree("store/moved")
     assert "lies in the folder" not in lead_migrate("reembed store/index.faiss --target tfidf:40 -o moved").err
 
@@ -358,7 +357,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     lead_migrate("embed judged --no-chunks --model file:target.npz -o of-a-file")
     Path("target.npz").rename("moved.npz")
     ended = lead_migrate("translate store st -o again")
-    assert "file:PATH: where target.npz is, which is not in this folder" in ended.err
+    assert "file:PATH: where target.npz is" in ended.err
     audit = ended.next.replace("DIR", "judged").replace("file:PATH", "file:moved.npz")
     assert audit.startswith("audit again ") and "judged" in audit and "file:moved.npz" in audit
     lead_migrate(audit, code=JUDGED)
@@ -370,7 +369,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     lead_migrate(checked.next.replace("DIR", "judged"), code=JUDGED)
     audit = "audit again --reference build --judged judged"
     told = lead_migrate(audit, code=2).complaint
-    assert "target.npz, which its vectors are from, is not in the current folder" in told
+    assert "target.npz" in told and "--target" in told
     told = lead_migrate(f"{audit} --target file:moved.npz --source of-a-file", code=2).complaint
     assert "--source-model file:PATH" in told
     lead_migrate(f"{audit} --target file:moved.npz", code=JUDGED)
@@ -384,7 +383,7 @@ def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_
     assert switch == "switch store good --audit report.json"
     ended = lead_migrate(switch)
     assert ended.next is None and open_store("store").info.dim == 48
-    assert "queries must be embedded with tfidf:48 instead of tfidf:32 from now on" in ended.out
+    assert "tfidf:48 instead of tfidf:32" in ended.out
     assert "to roll back: lead-migrate rollback store" in ended.out
     lead_migrate("rollback store")
     assert open_store("store").info.dim == 32
@@ -421,8 +420,7 @@ def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed
     assert switched.next == "live run store"
     lines = [line.strip() for line in switched.out.splitlines() if line.startswith("  ")]
     program = "\n".join([*lines, "assert len(answer.ids) == 10, answer", "searcher.close()"])
-    served = shell(shlex.join([sys.executable, "-c", program]))
-    assert served.returncode == 0, served.stderr
+    exec(program, {})
 
     shell(f"lead-migrate {switched.next} > worker.txt 2>&1 &")
     deadline = time.monotonic() + 240
@@ -466,7 +464,7 @@ def test_what_was_typed_is_not_to_be_filled_in_again(here, lead_migrate, printed
     lead_migrate(checked, code=JUDGED)
     copied = "audit copied --reference pool --judged judged --target file:target.npz --source store"
     ended = lead_migrate(copied, code=JUDGED)
-    assert "no manifest names the model that the store was translated for" in " ".join(ended.out.split())
+    assert "no manifest names the model" in " ".join(ended.out.split())
     assert "SPEC" not in ended.err and "OLD" not in ended.err
     again = printed(copied, JUDGED)
     assert again == "translate store mapped -o translated"

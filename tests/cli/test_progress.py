@@ -171,7 +171,7 @@ def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
     assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
     rates = [float(rate) for rate in re.findall(r" ([\d.]+)it/s", written)]
     assert columns == 40 or rates
-    assert max(rates, default=0) < 3_000, "what an earlier run did does not make the rate: 250 in 0.12 s at most"
+    assert max(rates, default=0) < 3_000, "of this run: 250 in 0.12 s at most"
 
 
 def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):

@@ -31,7 +31,7 @@ def _place(store, monkeypatch):
 
 def test_every_vector_is_the_models_and_the_last_line_switches(lead_migrate):
     ended = lead_migrate(FULL)
-    assert "150 vectors of dimension 24, all of them true ones" in ended.out
+    assert "150 vectors of dimension 24" in ended.out
     new = open_store("new")
     documents = list(new.documents())
     target = load_embedder("tfidf:24")
@@ -42,17 +42,17 @@ def test_every_vector_is_the_models_and_the_last_line_switches(lead_migrate):
     live = lead_migrate("live status new --json").document
     assert (live["outcome"], live["true"], live["count"]) == ("SAFE", 150, 150)
     first = lead_migrate("live status new").out.splitlines()[0]
-    assert first == "SAFE: every vector is the model's own, as in a full re-embed; no query need be scored"
+    assert first.startswith("SAFE: every vector is the model's own")
     assert ended.next == "switch store new"
     said = lead_migrate(ended.next).out
-    assert "SAFE by construction: every vector of the new store is its model's own" in said
+    assert "SAFE by construction" in said
     assert open_store("store").info.manifest.model == target.identity
 
 
 def test_a_store_that_was_switched_is_switched_no_second_time(lead_migrate):
     lead_migrate(lead_migrate(FULL).next)
     ended = lead_migrate("reembed store --target tfidf:40 -o newer")
-    assert "no switch: store was switched before; run `rollback store` or `forget store` first" in ended.told
+    assert "no switch: " in ended.told and "`rollback store` or `forget store`" in ended.told
     assert ended.next == "inspect newer"
 
 
@@ -97,7 +97,7 @@ def test_a_share_and_a_stitch_belong_together(more, said, lead_migrate):
 
 
 def test_in_python_too_a_share_and_a_stitch_belong_together():
-    with pytest.raises(UsageError, match="`share=30%` leaves a rest, which needs a `stitch=`"):
+    with pytest.raises(UsageError, match=r"`share=30%` .*`stitch=`"):
         migrate.reembed("store", "tfidf:24", "new", share="30%")
 
 
@@ -140,4 +140,4 @@ def test_the_dimensions_that_a_server_was_asked_for_are_remembered_or_else_named
     earlier = replace(manifest, model=replace(manifest.model, dimensions=None))  # an earlier version did not keep them
     earlier.write(Path("small"))
     line = lead_migrate("audit small --queries synthetic", code=7).complaint
-    assert f"; if that many were asked for then, name it with --target {target}, or" in line
+    assert f"name it with --target {target}, or" in line

@@ -29,9 +29,8 @@ def cut(count):
 @pytest.mark.parametrize("sample", ["", "--sample 60"])
 def test_a_store_that_is_embedded_anyhow_is_embedded_in_full_and_not_judged(sample, lead_migrate):
     ended = lead_migrate(f"{RUN} {sample}")
-    assert ended.out == "out/full: 150 vectors of dimension 24, all of them true ones\n"
-    why = "there is nothing to judge, so the store is embedded in full: fit and audit would embed all 150 documents"
-    assert ended.told.count(why) == 1
+    assert ended.out.startswith("out/full: 150 vectors of dimension 24")
+    assert ended.told.count("fit and audit would embed all 150 documents") == 1
     assert [path.name for path in Path("out").iterdir()] == ["full"]
     assert is_all_true(open_store("out/full"))
     assert lead_migrate(f"{RUN} {sample}").out == ended.out
@@ -42,7 +41,7 @@ def test_a_store_that_is_embedded_anyhow_is_embedded_in_full_and_not_judged(samp
 def test_it_needs_no_queries(lead_migrate):
     cut(99)
     ended = lead_migrate("run cut --target tfidf:24 -o out")
-    assert ended.out == "out/full: 99 vectors of dimension 24, all of them true ones\n"
+    assert ended.out.startswith("out/full: 99 vectors of dimension 24")
     assert lead_migrate("run store --target tfidf:24 -o another").out.startswith("another/full: 150 vectors")
 
 
@@ -50,7 +49,7 @@ def test_it_needs_no_queries(lead_migrate):
 def test_a_store_that_is_judged_needs_queries_before_anything_is_paid(more, server, lead_migrate):
     target = "openai:text-embedding-3-small,dimensions=24"
     told = lead_migrate(f"run store --target {target} {more} -o out --yes", code=2).complaint
-    assert "no queries are named: give judged ones with --judged DIR" in told
+    assert "give judged ones with --judged DIR" in told
     assert server.requests == [] and not Path("out").exists()
 
 
@@ -72,7 +71,7 @@ def test_what_it_prints_as_json_is_that_of_a_full_reembed(lead_migrate):
 
 def test_a_report_that_is_asked_for_is_not_left_out_in_silence(lead_migrate):
     ended = lead_migrate(f"{RUN} --report report.html")
-    assert "report.html: not written, as there is no audit to report" in ended.told
+    assert "report.html: not written" in ended.told
     assert not Path("report.html").exists()
 
 
@@ -99,7 +98,7 @@ def test_a_store_of_fewer_than_100_documents_needs_no_queries_that_judge_it(lead
     cut(99)
     Path("queries.txt").write_text("one\n")
     ended = lead_migrate("run cut --target tfidf:24 --queries queries.txt --sample 10 -o out")
-    assert "99 documents are too few to find anything SAFE, which takes 100" in ended.told
+    assert "99 documents are too few" in ended.told
     assert ended.next == "switch cut out/full"
 
 
@@ -116,7 +115,7 @@ def test_a_store_too_small_for_a_verdict_is_told_so_before_anything_is_paid(comm
     cut(99)
     ended = lead_migrate(f"{command.format(target)} --max-cost 0 --cache none", code=2)
     assert server.requests == []
-    assert "99 documents are too few for an audit to find a translation SAFE, which takes 100; a full" in ended.told
+    assert "99 documents are too few" in ended.told
     (line,) = [line.strip() for line in ended.err.splitlines() if line.startswith("  lead-migrate ")]
     lead_migrate(line.removeprefix("lead-migrate "))
     assert json.loads(Path("new-full" if "run" in command else "cut-full", "lead-migrate.json").read_text())

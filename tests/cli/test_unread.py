@@ -49,7 +49,7 @@ def lexical(lead_migrate):
 
 def test_chunks_are_read_to_their_end_and_cover_the_documents(texts, tokens, lead_migrate):
     ended = lead_migrate(f"{EMBED} -o new --json")
-    assert "chunks of up to 254 tokens that share up to 25; tokens are exact" in ended.err
+    assert "254 tokens that share up to 25" in ended.err
     assert "warning" not in ended.err
     assert ended.document["chunks"]["tokens"] == 254 and ended.document["over_limit"] is None
     chunks = list(open_store("new").documents())
@@ -91,7 +91,7 @@ def test_fit_warns_of_the_store_once_and_counts_its_sample_too(lexical, lead_mig
     fit = f"fit old --target {MINILM} --kind mean --sample 10 -o stitch"
     ended = lead_migrate(f"{fit} --json")
     (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-    assert f"{LONG} of 10 documents of the store are longer than the 256 tokens" in warning
+    assert f"{LONG} of 10 documents" in warning and "256 tokens" in warning
     assert [ended.document["over_limit"][what]["over"] for what in ("store", "sample")] == [LONG, LONG]
     assert lead_migrate(f"{fit} --force --quiet").err == ""
 
@@ -112,9 +112,8 @@ def test_run_and_audit_put_it_into_the_report(lexical, texts, lead_migrate):
         ended = lead_migrate(f"{command} --judged beir --json", code=(0, 1, 3))
         notes, warnings = ended.document["notes"], re.findall("^warning: (.*)$", ended.err, re.MULTILINE)
         assert all(any(note.startswith(sentence) for note in notes) for sentence in (told, asked)), command
-        assert len(warnings) == len(warned), (
-            "what `run` has said of the store, an audit of its store does not say again"
-        )
+        # what `run` has said of the store, an audit of its store does not say again
+        assert len(warnings) == len(warned)
         assert all(line.startswith(sentence) for line, sentence in zip(warnings, warned, strict=True))
 
 
