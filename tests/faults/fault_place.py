@@ -52,8 +52,8 @@ class Place:
     """A folder with `store`, `stitch` and `beir`, in which commands run.
 
     A spoiler may change the files, `patch` this process, or set `child`: Python to be run before the command, which
-    then gets a process of its own; a new Python, with `environment`, where what is loaded has to see it. `words` fill the braces in commands. `meddled` are the inputs
-    that the spoiler itself changes while the command runs.
+    then gets a process of its own; a new Python, with `environment`, where what is loaded has to see it. `words` fill
+    the braces in commands. `meddled` are the inputs that the spoiler itself changes while the command runs.
     """
 
     folder: Path
