@@ -121,9 +121,14 @@ def in_python(code, **variables):
 
 
 @cache
+def parsed():
+    return house.Package.read(PACKAGE)
+
+
+@cache
 def nodes(path):
-    """Everything that is written in a file, parsed once."""
-    return list(ast.walk(ast.parse(path.read_text())))
+    """Everything that is written in a module, parsed once."""
+    return list(ast.walk(parsed().trees[path]))
 
 
 @cache
@@ -166,9 +171,9 @@ def test_the_core_never_loads_a_room_outside_of_it():
     assert in_python(code) == "[]\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def package():
-    return house.Package.read(PACKAGE)
+    return parsed()
 
 
 def test_no_modules_import_each_other_in_a_circle(package):

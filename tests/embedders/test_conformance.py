@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from provider_servers import provider_server
 
+from migrate.cost.meter import put_meter
 from migrate.embedders import Embedder, load_embedder
+from migrate.embedders.cache import CachedEmbedder
 from migrate.embedders.kinds import BUILT_IN, LoadOptions
 from migrate.embedders.tfidf import TfidfEmbedder
+from migrate.embedders.tokens import WORD_PIECES, EstimateCounter
 from migrate.testing.embedders import TEXTS, EmbedderTests
 from migrate.vectors import Document
 
@@ -50,8 +53,18 @@ class TestFile(EmbedderTests):
         return lambda: load_embedder(f"file:{path}")
 
 
+class FewWrappersTests(EmbedderTests):
+    """The suite with a cache and a meter at once, or neither: each by itself is tested on the quick kinds above."""
+
+    @pytest.fixture(params=["plain", "both"])
+    def wrapped(self, request, make, tmp_path):
+        if request.param == "plain":
+            return make()
+        return put_meter(CachedEmbedder(make(), tmp_path / "cache.sqlite"), EstimateCounter(WORD_PIECES), 1.0)[0]
+
+
 @pytest.mark.slow
-class TestPackaged(EmbedderTests):
+class TestPackaged(FewWrappersTests):
     tolerance = 1e-4
 
     @pytest.fixture
@@ -65,7 +78,7 @@ class TestOpenAI(EmbedderTests):
         return lambda: load_embedder("openai:tiny", base_url=server.url)
 
 
-class TestProviders(EmbedderTests):
+class TestProviders(FewWrappersTests):
     @pytest.fixture(params=["voyage:voyage-4", "cohere:embed-v4.0", "gemini:gemini-embedding-001"])
     def make(self, request, monkeypatch):
         kind = request.param.partition(":")[0]

@@ -53,9 +53,9 @@ def json_tokens(content):
 
 
 def last_json_tokens(content):
-    """The first and the last 20 of them, of large files."""
+    """The first and the last 8 of them, of large files."""
     places = list(json_tokens(content))
-    return [*places[:20], *places[-20:]]
+    return [*places[:8], *places[-8:]]
 
 
 def lines(content):

@@ -9,12 +9,14 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from children import DEADLINE_S, start_command
 from openai_server import OpenAIServer
 from privileges import without_privileges
 
@@ -50,8 +52,8 @@ class Place:
     """A folder with `store`, `stitch` and `beir`, in which commands run.
 
     A spoiler may change the files, `patch` this process, or set `child`: Python to be run before the command, which
-    then gets a process of its own, with `environment`. `words` fill the braces in commands. `meddled` are the inputs
-    that the spoiler itself changes while the command runs.
+    then gets a process of its own; a new Python, with `environment`, where what is loaded has to see it. `words` fill
+    the braces in commands. `meddled` are the inputs that the spoiler itself changes while the command runs.
     """
 
     folder: Path
@@ -77,16 +79,27 @@ class Place:
 
     def run(self, command):
         arguments = [part.format(**self.words) for part in command]
-        if self.child is not None:
+        if self.environment:
             program = [sys.executable, "-c", f"{self.child}\n{MAIN}", *arguments]
             environment = os.environ | self.environment
             done = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=100)
             return Outcome(done.returncode, done.stdout, done.stderr)
+        if self.child is not None:
+            return self._run_in_child(arguments)
         out, err = io.StringIO(), io.StringIO()
         rights = without_privileges() if self.unprivileged else nullcontext()
         with redirect_stdout(out), redirect_stderr(err), rights:
             code = run(arguments)
         return Outcome(code, out.getvalue(), err.getvalue())
+
+    def _run_in_child(self, arguments):
+        with tempfile.TemporaryDirectory() as name:
+            out, err = Path(name, "out"), Path(name, "err")
+            process = start_command(arguments, self.folder, out, prelude=self.child, errors=err)
+            process.join(DEADLINE_S)
+            assert process.exitcode is not None, f"{arguments} did not end within {DEADLINE_S} s"
+            printed = [path.read_text("utf-8") if path.exists() else "" for path in (out, err)]
+        return Outcome(process.exitcode, *printed)
 
     def make(self, *command):
         outcome = self.run(command)

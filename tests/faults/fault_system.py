@@ -6,8 +6,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 from fault_place import files_of, spoiler
 from refusing_disk import RefusingDisk
@@ -50,7 +48,7 @@ def same_bytes(place):
 
 @spoiler
 def disk(place, number, *, stays):
-    """Refuse every fourth write, fsync and rename of the command; with `stays` what needs room after it, too."""
+    """Refuse every eighth write, fsync and rename of the command; with `stays` what needs room after it, too."""
     expect(place)
     with place.patch.context() as patch:
         counting = RefusingDisk(1 << 30, number, stays=stays)
@@ -58,7 +56,7 @@ def disk(place, number, *, stays):
         place.make(*TRANSLATE)
     shutil.rmtree(place / "out")
     assert counting.count > 15
-    for at in range(1, counting.count + 1, 4):
+    for at in range(1, counting.count + 1, 8):
         RefusingDisk(at, number, stays=stays).install(place.patch)
         yield
 
@@ -94,7 +92,6 @@ def dies_at_each_step(place):
 
 def dies_at(moment, place):
     place.child = f"import dying\ndying.die_at({moment!r})"
-    place.environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
 
 
 @spoiler
@@ -194,6 +191,7 @@ def summary_is_folder(place):
 
 def stdout_full(place):
     place.child = "import os\nos.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+    place.environment = dict(os.environ)
 
 
 @spoiler

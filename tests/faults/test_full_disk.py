@@ -61,7 +61,6 @@ CASES = {
     "much to sqlite-vec": translated("sqlite-vec", 2_500, 3_500, store="much", stitch="much-stitch"),
     "to parquet": translated("parquet", 40),
     "of IVF lists": Case(("translate", "ivf", "ivf-stitch", *OUT), (32,)),
-    "of 8-bit codes": Case(("translate", "sq", "sq-stitch", *OUT), (32,)),
     "of LangChain": Case(("translate", "langchain", "langchain-stitch", *OUT), (32,)),
     "--reembed": Case(
         ("translate", "store", "stitch", "--reembed", "50%", *OUT, "--save-stitch", "disk/again"), (128,)
@@ -74,7 +73,6 @@ CASES = {
     "stamp": Case(("stamp", "disk/new", "--model", "file:target.npz", "--trust", "--force"), (0,), ("new",)),
     "carry": Case(("carry", "store", "stitch", "--directions", "d.npz", *OUT), (0,)),
     "audit --report": Case((*AUDIT, "--report", "disk/out.json"), (8,)),
-    "audit --report FILE.html": Case((*AUDIT, "--report", "disk/out.html"), (8,)),
     "run": Case(
         ("run", "store", "--reference", "pool", *FILE, "--judged", "beir", "--kind", "ridge", *OUT),
         (32,),
@@ -97,14 +95,11 @@ def place(source_folder, beir, target_file, tmp_path_factory):
     rows = np.ascontiguousarray(faiss.read_index(str(folder / "store/index.faiss")).reconstruct_n())
     np.savez(folder / "d.npz", x=rows[:2] - rows[2:4])
     lists = faiss.index_factory(rows.shape[1], "IVF4,Flat", faiss.METRIC_INNER_PRODUCT)
-    codes = faiss.index_factory(rows.shape[1], "SQ8", faiss.METRIC_INNER_PRODUCT)
-    for name, index in (("ivf", lists), ("sq", codes)):
-        index.train(rows)
-        index.add(rows)
-        (folder / name).mkdir()
-        faiss.write_index(index, str(folder / name / "index.faiss"))
-    for name in ("ivf", "sq"):
-        shutil.copy(folder / "store/docs.jsonl", folder / name)
+    lists.train(rows)
+    lists.add(rows)
+    (folder / "ivf").mkdir()
+    faiss.write_index(lists, str(folder / "ivf/index.faiss"))
+    shutil.copy(folder / "store/docs.jsonl", folder / "ivf")
     # more than SQLite holds in memory, so that it writes in the middle of a statement
     texts = [Document(str(row), " ".join(f"word{7 * row % 211 + n % 5}" for n in range(300))) for row in range(1_500)]
     make_store(folder / "much", texts, np.resize(rows, (len(texts), rows.shape[1])))
@@ -120,7 +115,7 @@ def place(source_folder, beir, target_file, tmp_path_factory):
         patch.setenv("OPENAI_BASE_URL", server.url)
         typed("embed", "beir", "--model", "tfidf:32", "--format", "langchain", "-o", "langchain")
         fit = ("--kind", "ridge", "--sample", "60")
-        for name in ("ivf", "sq", "langchain", "much"):
+        for name in ("ivf", "langchain", "much"):
             typed("fit", name, "--target", "tfidf:24", *fit, "-o", f"{name}-stitch")
         typed("fit", "store", "--target", "tfidf:24", *fit, "-o", "stitch")
         typed("translate", "store", "stitch", "-o", "new")

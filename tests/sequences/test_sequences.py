@@ -84,6 +84,8 @@ class Sequences(RuleBasedStateMachine):
     """A user with an old store, `old`, up to two new ones, a stitch, reports, and a model behind a server."""
 
     kind = "faiss"
+    is_tried = False
+    """The first example, which always is that of no steps, is over."""
 
     def __init__(self):
         super().__init__()
@@ -111,6 +113,9 @@ class Sequences(RuleBasedStateMachine):
     @initialize(shared=st.sampled_from([1, 1, 0.9, 0.7, 0]))
     def begin(self, shared):
         self.world = World(shared)
+        if not self.is_tried:
+            type(self).is_tried = True
+            return
         self.server = OpenAIServer().__enter__()
         self.server.vectors = lambda texts: self.world.new_vectors(texts)
         self.session = Session(
@@ -598,7 +603,7 @@ def test_what_must_hold_holds_after_every_sequence(kind, number):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=2,  # the first one always is that of no steps
+            max_examples=2,  # the first one does nothing: see `is_tried`
             stateful_step_count=SETTINGS["SEQUENCE_STEPS"],
             database=None,
             deadline=None,

@@ -24,10 +24,13 @@ IMPORTED = (
     "apsw",
     "chromadb",
     "faiss",
+    "lance_namespace_urllib3_client",  # most of what lancedb imports; lancedb itself starts a thread
     "langchain_community.vectorstores.faiss",
     "openai",
     "psycopg",
+    "pyarrow.dataset",
     "pyarrow.parquet",
+    "qdrant_client",
     "s3fs",
     "scipy.sparse",
     "sentence_transformers",
@@ -72,8 +75,8 @@ def run_command(arguments, folder, point=None):
     return code, output.read_text("utf-8")
 
 
-def type_command(arguments, folder, environment, output, largest=None):
-    """Run `lead-migrate` in a folder; what it prints goes to a file. Its exit code.
+def type_command(arguments, folder, environment, output, largest=None, errors=None):
+    """Run `lead-migrate` in a folder; what it prints goes to a file, its errors to another if so named. Its exit code.
 
     It may write no file of more than `largest` bytes.
     """
@@ -81,7 +84,7 @@ def type_command(arguments, folder, environment, output, largest=None):
 
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
-    _print_to(output, output)
+    _print_to(output, errors or output)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -92,11 +95,11 @@ def type_command(arguments, folder, environment, output, largest=None):
     return 0
 
 
-def start_command(arguments, folder, output, *, prelude="", environment=os.environ):
+def start_command(arguments, folder, output, *, prelude="", environment=os.environ, errors=None):
     """Start `lead-migrate`, after some Python, as `type_command` runs it; the process, whose exit code is its own."""
     output.unlink(missing_ok=True)
     _CONTEXT.set_forkserver_preload(list(IMPORTED))
-    given = (prelude, list(map(str, arguments)), folder, dict(environment), output)
+    given = (prelude, list(map(str, arguments)), folder, dict(environment), output, None, errors)
     process = _CONTEXT.Process(target=_command, args=given, daemon=True)
     process.start()
     return process
