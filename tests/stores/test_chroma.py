@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kind_chroma import Chroma
 
 pytest.importorskip("chromadb")
-import sync_tools as tools
 from chroma_earlier import MIGRATIONS, as_left_by
 from chroma_tools import Named, server
 from database_tests import DatabaseTests, ServerTests, backwards, files_of, store_of_lines, written
@@ -24,7 +24,7 @@ from migrate.testing.stores import example_documents, example_vectors
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
-CHROMA = tools.Chroma()
+CHROMA = Chroma()
 
 
 def fill(client, name, documents, vectors, metric="l2"):

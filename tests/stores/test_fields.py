@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import call_in_child, run_command
+from kind_base import place_of
+from kind_faiss import Faiss
+from kinds import kind_class
 from sync_tools import Hashed, record, some_records, truth
 
 import migrate
@@ -24,28 +27,15 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.faiss.search import open_search
 from migrate.stores.parquet.kind import LocalParquetStore
 
-DATABASES = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
-KINDS = [*DATABASES, "Parquet"]
+DATABASES = ["pgvector", "lancedb", "qdrant", "qdrant-server"]
+KINDS = [*DATABASES, "parquet"]
 FIELD = "embedding_new"
 
 
-@pytest.fixture
-def qdrant_server(tmp_path):
-    """Collections of a server, which processes of their own can ask."""
-    from qdrant_client import QdrantClient
-    from qdrant_server import serving
-
-    with serving(tmp_path / "qdrant server") as url:
-        client = QdrantClient(url, check_compatibility=False)
-        yield tools.QdrantServer(client, f"qdrant:{url}")
-        client.close()
-
-
 @pytest.fixture(params=KINDS)
-def kind(request):
-    is_server = request.param == "QdrantServer"
-    kind = request.getfixturevalue("qdrant_server") if is_server else tools.installed(request.param)()
-    if isinstance(kind, tools.Qdrant):
+def kind(request, kind_of):
+    kind = kind_of(request.param)
+    if request.param in ("qdrant", "qdrant-server"):
         kind.vector = "old"
     return kind
 
@@ -111,7 +101,7 @@ def test_the_field_is_searched_by_the_new_model(old, stitch):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(tmp_path):
-    old = tools.installed("Lance")().make(tmp_path / "old", some_records())
+    old = kind_class("lancedb")().make(tmp_path / "old", some_records())
     for dim in (tools.TARGET_DIM, tools.DIM):
         migrate.fit(old, Hashed(f"of {dim}", dim), kind="ridge", sample=40).save(tmp_path / f"stitch-{dim}")
         typed = ["translate", old, tmp_path / f"stitch-{dim}", "--into", f"new_{dim}"]
@@ -156,7 +146,7 @@ def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, st
 def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     import lancedb
 
-    kind = tools.installed("Lance")()
+    kind = kind_class("lancedb")()
     old = kind.make(tmp_path / "old", some_records())
     migrate.fit(old, Hashed(), kind="ridge", sample=40).save(tmp_path / "stitch")
     call_in_child(tools.translate_into, old, tmp_path / "stitch", FIELD, point="field noted:1")
@@ -296,13 +286,13 @@ def test_a_forget_that_was_killed_is_finished(kind, old, stitch):
     main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
-    point = "column exchanged:1" if isinstance(kind, tools.Parquet) else "field dropped:1"
+    point = "column exchanged:1" if isinstance(open_store(old), LocalParquetStore) else "field dropped:1"
     call_in_child(forget, field_at(old, main), point=point)
     with pytest.raises(UsageError, match="none any more"):
         forget(field_at(old, main))
     assert same(vectors_by_id(without_vector(old)), new)
-    if isinstance(kind, tools.Parquet):
-        place = Path(tools.place_of(old))
+    if isinstance(open_store(old), LocalParquetStore):
+        place = Path(place_of(old))
         assert not [path for path in place.parent.iterdir() if path.name.endswith(".dropping")]
 
 
@@ -310,7 +300,7 @@ def test_a_forget_that_was_killed_is_finished(kind, old, stitch):
 def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
     import psycopg
 
-    old = tools.installed("Pgvector")().make(tmp_path / "old", some_records())
+    old = kind_class("pgvector")().make(tmp_path / "old", some_records())
     fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
     other = migrate.fit(old, Hashed("other", 5), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
@@ -348,7 +338,7 @@ def test_the_manifest_of_a_field_says_which_stitch_made_it(old, stitch):
 
 def test_a_field_of_an_earlier_version_is_refused_by_the_commit_that_reads_it(kind, old, stitch):
     migrate.translate(old, stitch, into=FIELD)
-    if isinstance(kind, tools.Pgvector):
+    if old.startswith("pgvector:"):
         rows = open_store(old).rows
         schema, table = rows.table.path
         rows.session.write_files(schema, f"{table}.{FIELD}", {"field.json": b"{}"})
@@ -369,7 +359,7 @@ def test_names_and_kinds_that_cannot_be_are_refused(old, stitch, tmp_path):
         migrate.translate(old, stitch, tmp_path / "new", into=FIELD)
     migrate.translate(old, stitch, tmp_path / "new")
     with pytest.raises(UsageError, match="gets no second field"):
-        migrate.translate(tools.Folder().make(tmp_path / "faiss", some_records()), stitch, into=FIELD, any_store=True)
+        migrate.translate(Faiss().make(tmp_path / "faiss", some_records()), stitch, into=FIELD, any_store=True)
 
 
 def test_a_field_is_replaced_by_force_alone(old, stitch, tmp_path):

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import sync_tools as tools
 from children import call_in_child
+from kind_base import place_of
+from kinds import kind_class
 from pyarrow import parquet
-from sync_tools import Hashed, place_of, some_records
+from sync_tools import Hashed, some_records
 from test_fields import FIELD, field_at, same, vectors_by_id
 
 import migrate
@@ -18,7 +20,7 @@ from migrate.stores.confidence import stored_confidence
 
 @pytest.fixture
 def old(tmp_path):
-    return tools.installed("Parquet")().make(tmp_path / "old", some_records())
+    return kind_class("parquet")().make(tmp_path / "old", some_records())
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 import sync_tools as tools
 from database_tests import DatabaseTests, name_of
 from database_tests import written as write
+from kind_base import records_of
+from kind_pgvector import Pgvector
 from postgres import as_text, connect, has_halves, server_url
 
 import migrate
@@ -27,7 +29,7 @@ def location(table):
 
 
 def create(table, documents, vectors, metric="l2"):
-    tools.Pgvector().create(table, tools.records_of(documents, vectors), metric)
+    Pgvector().create(table, records_of(documents, vectors), metric)
 
 
 class TestPgvector(DatabaseTests):

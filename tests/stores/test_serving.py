@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from faiss_tools import build, save, write_docs
+from kinds import kind_class
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
@@ -343,9 +344,9 @@ class TestQdrant:
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client leaves its lock open
     def test_a_folder_that_another_process_has_open_says_so(self, tmp_path):
-        from sync_tools import installed, records_of
+        from kind_base import records_of
 
-        kind = installed("Qdrant")()
+        kind = kind_class("qdrant")()
         location = kind.make(tmp_path / "old", records_of(example_documents(5), example_vectors(5)))
         with kind.opened(location):
             store = open_store(location)

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from children import run_command
 from database_tests import DatabaseTests, written
+from kinds import kind_class
 
 import migrate
 from migrate.cli.main import run
@@ -15,12 +15,11 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 
-pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
-pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
+SqliteVec = kind_class("sqlite-vec")
 
 
 def connect(path):
-    return tools.SqliteVec().connect(f"sqlite-vec:{path}#")
+    return SqliteVec().connect(f"sqlite-vec:{path}#")
 
 
 class TestSqliteVec(DatabaseTests):
