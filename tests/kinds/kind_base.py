@@ -102,9 +102,9 @@ class ServerCollections(Collections):
 
 
 class SqliteFile(Collections):
-    """A table of a file of SQLite; `columns` makes it, and `row` has the values of a record."""
+    """A table of a file of SQLite; `columns` makes it, and `row` has the values of a record for `filled` columns."""
 
-    name, values = "items", ""
+    name, filled, values = "items", "", ""
 
     def location(self, folder, name):
         return f"{self.scheme}:{folder}/my.db#{name}"
@@ -134,7 +134,7 @@ class SqliteFile(Collections):
         rows = [self.row(*records[one]) for one in names]
         with connection:
             connection.executemany(f'DELETE FROM "{name}" WHERE id = ?', [(one,) for one in [*gone, *names]])
-            connection.executemany(f'INSERT INTO "{name}" VALUES ({self.values})', rows)
+            connection.executemany(f'INSERT INTO "{name}" {self.filled} VALUES ({self.values})', rows)
 
     def read(self, location):
         (path,) = sorted(self.files(location).glob("*.db"))

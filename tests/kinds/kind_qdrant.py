@@ -45,9 +45,11 @@ class Qdrant(Collections):
             client.delete(name, [self.key(one) for one in gone])
 
     def point(self, document, vector):
-        payload = {**document.metadata, "text": document.text, "key": document.id}
         named = self.vectors(document, vector)
-        return models.PointStruct(id=self.key(document.id), vector=named, payload=payload)
+        return models.PointStruct(id=self.key(document.id), vector=named, payload=self.payload(document))
+
+    def payload(self, document):
+        return {**document.metadata, "text": document.text, "key": document.id}
 
     def vectors(self, document, vector):
         return {self.vector: vector.tolist()} if self.vector else vector.tolist()
