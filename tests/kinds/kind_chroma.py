@@ -2,7 +2,7 @@
 
 import chromadb
 from chromadb.config import Settings
-from kind_base import Collections, ServerCollections, place_of
+from kind_base import Collections, ServerCollections, name_of, place_of
 
 
 class Chroma(Collections):
@@ -37,7 +37,7 @@ class Chroma(Collections):
 
     def read(self, location):
         with self.opened(location) as client:
-            (name,) = [one.name for one in client.list_collections()]
+            name = name_of(location)
             collection = client.get_collection(name, embedding_function=None)
             facts = {"name": name, "settings": collection._model.configuration_json}
             own = (collection.metadata or {}).items()

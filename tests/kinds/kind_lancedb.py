@@ -28,8 +28,8 @@ class Lance(Collections):
 
     def put(self, client, name, records, names, gone=()):
         table = client.open_table(name)
-        old = ", ".join("'" + one.replace("'", "''") + "'" for one in [*gone, *names])
-        table.delete(f"id in ({old})")
+        if old := ", ".join("'" + one.replace("'", "''") + "'" for one in [*gone, *names]):
+            table.delete(f"id in ({old})")
         if names:
             table.add(self.rows(records[one] for one in names))
 

@@ -24,4 +24,4 @@ def test_no_reading_waits_for_ever_or_fills_the_memory_or_the_disk(kind, tmp_pat
     assert done.returncode == 0, done.stderr[-3_000:]
     endings = [line.partition(": ")[2] for line in done.stdout.splitlines() if line.startswith(f"{kind} ")]
     refused = [ending for ending in endings if "this is a pipe, a socket or a device; give a file" in ending]
-    assert len(refused) >= 12, "confidence, checksums and manifest at least, four times each"
+    assert len(refused) >= 12, "confidence, checksums, manifest: four times each"

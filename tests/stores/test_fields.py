@@ -99,6 +99,7 @@ def test_the_field_is_searched_by_the_new_model(old, stitch):
     assert hits.ids[0] == min(expected, key=lambda name: float(((expected[name] - query) ** 2).sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(tmp_path):
     old = kind_class("lancedb")().make(tmp_path / "old", some_records())
@@ -111,11 +112,13 @@ def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_th
 
 
 MOMENTS = ["recorded:2", "complete:1", "field noted:1", "batch written:1", "batch written:3", "field kept:1"]
+KILLS = [("pgvector", moment) for moment in MOMENTS]
+# what differs from database to database is how a batch is written
+KILLS += [(kind, "batch written:3") for kind in DATABASES if kind != "pgvector"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DATABASES, indirect=True)
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(("kind", "moment"), KILLS, indirect=["kind"])
 def test_a_run_that_was_killed_goes_on(old, stitch, moment, tmp_path):
     before = vectors_by_id(old)
     call_in_child(tools.translate_into, old, stitch, FIELD, point=moment)
@@ -135,7 +138,7 @@ def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, st
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:1")
     (work,) = (state_folder() / "outputs").glob(f".*{FIELD}*work")
     shutil.rmtree(work)  # from here on the field may be anybody's
-    with pytest.raises(UsageError, match=r"there is a .* already, of a run whose work folder is gone, or made"):
+    with pytest.raises(UsageError, match="work folder is gone"):
         migrate.translate(old, stitch, into=FIELD)
     migrate.translate(old, stitch, into=FIELD, force=True)
     migrate.translate(old, stitch, tmp_path / "new")
@@ -162,6 +165,7 @@ def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     assert rows == [[1.5] * tools.TARGET_DIM] * len(some_records())
 
 
+@pytest.mark.parametrize("kind", ["parquet"], indirect=True)  # whose names pass the same check
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
@@ -175,6 +179,7 @@ def later(records):
     return after | {"doc-new": record("doc-new", "what is new", 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
 def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_run_brings_it(
     kind, old, stitch, tmp_path
@@ -183,10 +188,10 @@ def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:2")
     kind.change(old, records, later(records))
     (remark,) = call_in_child(tools.translate_into, old, stitch, FIELD)
-    assert "1 documents were added, 1 changed and 1 deleted: run `translate --into` again" in remark
+    assert "1 documents were added, 1 changed and 1 deleted" in remark and "`translate --into`" in remark
     before = vectors_by_id(field_at(old))
     assert before.keys() == records.keys() - {"doc-007"}
-    with pytest.raises(UsageError, match=r"a field of the records of .* `translate --into` again, with --force"):
+    with pytest.raises(UsageError, match=r"`translate --into` again, with --force"):
         migrate.sync(old, field_at(old), target=Hashed())
     done = migrate.translate(old, stitch, into=FIELD, force=True, any_store=True)
     migrate.translate(old, stitch, tmp_path / "new", any_store=True)
@@ -236,9 +241,7 @@ def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old,
 
 def test_a_field_is_not_switched_to_and_the_error_says_what_to_do(old, stitch):
     migrate.translate(old, stitch, into=FIELD)
-    with pytest.raises(
-        UsageError, match=rf"nothing is to be switched: let your programs ask '{FIELD}'; `forget` drops"
-    ):
+    with pytest.raises(UsageError, match=rf"let your programs ask '{FIELD}'; `forget` drops"):
         switch(old, field_at(old), unproven=True)
 
 
@@ -311,7 +314,7 @@ def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
         connection.execute(f'CREATE VIEW reading AS SELECT "{rows.vector}" FROM "{table}"')
         connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
         try:
-            with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
+            with pytest.raises(UsageError, match=r"view reading .*; view reading_further "):
                 forget(main)
             code, printed = run_command(["forget", main, "--dry-run"], tmp_path)
             assert code == 2 and "view reading depends" in printed
@@ -345,7 +348,7 @@ def test_a_field_of_an_earlier_version_is_refused_by_the_commit_that_reads_it(ki
     else:
         store = open_store(field_at(old))
         (store.folder / "field.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"field\.json of the field 'embedding_new' was removed; the commit 0a3df1b0"):
+    with pytest.raises(StoreError, match=rf"field\.json .*{FIELD}.*0a3df1b0"):
         open_store(old)
 
 
@@ -376,8 +379,8 @@ def test_a_field_of_others_is_left_alone(old, stitch):
         migrate.translate(old, stitch, into=main_vector(old), force=True)
 
 
-def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(qdrant_server, tmp_path):
-    old = qdrant_server.make(tmp_path, some_records())
+def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind_of, tmp_path):
+    old = kind_of("qdrant-server").make(tmp_path, some_records())
     before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
     assert same(vectors_by_id(old), before) and len(vectors_by_id(field_at(old))) == len(before)

@@ -72,7 +72,7 @@ def test_rows_of_legacy_files_are_read_by_their_positions(has_ids, tmp_path):
     assert sorted(titles) == sorted(expected)
     location = f"lancedb:{tmp_path}/old#docs"
     if has_ids:
-        with pytest.raises(UsageError, match=r"files of the format before 2\.0.*translate to a new store"):
+        with pytest.raises(UsageError, match=r"format before 2\.0.*translate"):
             open_store(location).rows.fields.refuse("vector2", 8)
 
 

@@ -525,7 +525,7 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
     content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
     content[2_000] ^= 1
     system.pipe_file(f"{root}/part-1.parquet", bytes(content))
-    with pytest.raises(StoreError, match=r"part-1\.parquet: its BLAKE3 .* is not that of the manifest"):
+    with pytest.raises(StoreError, match=r"part-1\.parquet: its BLAKE3 "):
         open_store(location, verify=True)
 
 

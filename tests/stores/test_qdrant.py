@@ -203,5 +203,5 @@ def test_a_collection_that_is_no_alias_cannot_be_switched(server):
     for name in ("first", "second"):
         fill(server, name, example_documents(), example_vectors())
     old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("first", "second"))
-    with pytest.raises(UsageError, match=r"only aliases of Qdrant are switched; give it an alias"):
+    with pytest.raises(UsageError, match="only aliases of Qdrant"):
         switch(old, new, unproven=True)

@@ -47,7 +47,7 @@ INDEXES = {
     "lists": Faiss("IVF16,Flat"),
     "lists with a table": OwnTable("IVF16,Flat"),
     "id map of lists": Faiss("IDMap,IVF8,Flat", labels=True),
-    "coded lists in an id map": Faiss("IDMap,IVF4,PQ8", labels=True),
+    "coded lists in an id map": Faiss("IDMap,IVF4,PQ8x4", labels=True),
     "lists after OPQ": Faiss("OPQ8,IVF8,PQ8x4", labels=True),
 }
 
@@ -166,7 +166,7 @@ def test_what_lies_beside_a_store_is_the_one_that_was_audited(name, kind_of, tmp
         np.save(path, np.ones_like(np.load(path)))
         with pytest.raises(InputError, match="is of another store, or it changed since"):
             switch(old, new.info.location, audit=report)
-        with pytest.raises(StoreError, match=rf"{file}: its BLAKE3 .* of the manifest, .* damaged or replaced"):
+        with pytest.raises(StoreError, match=rf"{file}: its BLAKE3 "):
             (stored_confidence if file == "confidence.npy" else stored_sources)(open_store(new.info.location))
         path.write_bytes(left)
     for content in told["stores"].values():

@@ -214,7 +214,7 @@ def test_a_proven_switch_takes_no_other_texts(tmp_path, with_source):
         store.companions.keep(replace(store.info.manifest, inputs=rows))
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
-    with pytest.raises(InputError, match="1 documents got another text or vector and 0 other metadata"):
+    with pytest.raises(InputError, match=r"1 documents .* and 0 other metadata"):
         switch(old, new, audit=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
@@ -227,7 +227,7 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     lines[3]["metadata"] = {"tenant": "another"}
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
-    with pytest.raises(InputError, match="0 documents got another text or vector and 1 other metadata"):
+    with pytest.raises(InputError, match=r"0 documents .* and 1 other metadata"):
         switch(old, new, audit=report)
 
 
@@ -412,7 +412,7 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
     old, new = make(tmp_path)
     before = tuple(search(old))
     answers = searched_all_the_while(old, new, search)
-    assert len(set(answers)) == 2, "the answers of two stores, both seen, and no others"
+    assert len(set(answers)) == 2, "answers of two stores, both seen"
     assert answers[-1] == before
 
 
@@ -436,8 +436,8 @@ def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(tmp_path)
             return ()
 
     answers = searched_all_the_while(old, new, search)
-    assert len(answers_of_held) == 1, "who holds the collection goes on with the old one, without a failure"
-    assert len({*answers} - {()}) == 2, "the answers of two stores, both seen, and no others"
+    assert len(answers_of_held) == 1, "who holds the old one goes on"
+    assert len({*answers} - {()}) == 2, "answers of two stores, both seen"
 
 
 def named_on_a_server(tmp_path):
@@ -495,7 +495,7 @@ def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
         switch(old, new, unproven=True)
     for number in range(6):
         (tmp_path / "old" / f"notes{number}").touch()
-    with pytest.raises(UsageError, match="there is notes0, notes1, notes2, notes3, notes4, which"):
+    with pytest.raises(UsageError, match="notes0, notes1, notes2, notes3, notes4, which"):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
@@ -535,7 +535,7 @@ def test_what_is_half_switched_or_half_undone_is_not_forgotten(call, moment, tmp
         forget(old)
         assert has(old) == ("new", NEW_MODEL) and not Path(new).exists()
         return
-    with pytest.raises(UsageError, match="the switch is incomplete: run `switch` or `rollback` to finish it"):
+    with pytest.raises(UsageError, match="incomplete: run `switch` or `rollback`"):
         forget(old)
     rollback(old)
     assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
@@ -549,10 +549,10 @@ def test_what_is_half_forgotten_is_neither_switched_nor_undone(moment, tmp_path,
         interrupt_at(moment, patch)
         with pytest.raises(KeyboardInterrupt):
             forget(old)
-    with pytest.raises(UsageError, match="the old store is deleted, at least in part; run `forget` again"):
+    with pytest.raises(UsageError, match="at least in part; run `forget` again"):
         rollback(old)
     exchange = find_exchange(old)
-    with pytest.raises(UsageError, match="the old store is only partly deleted; run `forget` again"):
+    with pytest.raises(UsageError, match="only partly deleted; run `forget` again"):
         exchange.switch(exchange.record())
     assert has(old) == ("new", NEW_MODEL)
     forget(old)
@@ -724,7 +724,7 @@ def test_what_was_written_beside_the_table_since_the_copy_is_not_lost(which, que
 
     with closing(apsw.Connection(str(tmp_path / {"old": "app"}.get(which, which) / "my.db"))) as connection:
         connection.execute(question)
-    with pytest.raises(UsageError, match=r"its table \w+ differs from that of .*; sync the new"):
+    with pytest.raises(UsageError, match=r"its table \w+ differs "):
         switch(old, new, unproven=True)
     assert has(old)[0] == "old" and not is_noted(old)
 

@@ -403,7 +403,7 @@ def test_a_store_that_is_a_mount_point_is_refused_before_anything_is_embedded(pa
     volume, embedder = tmp_path / "volume", Hashed()
     mount(volume)
     shutil.copytree(new, volume, dirs_exist_ok=True)
-    with pytest.raises(UsageError, match="volume: this is a mount point, and cannot be replaced"):
+    with pytest.raises(UsageError, match="volume: this is a mount point"):
         sync(open_store(old), open_store(volume), target=embedder)
     assert not embedder.asked
 
@@ -456,7 +456,7 @@ def test_deletions_need_no_texts_and_no_model(tmp_path):
     done = sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
     assert astuple(done.counts) == (0, 0, 0, 10, 70)
     write(range(10, 90))
-    with pytest.raises(InputError, match="10 documents are new or changed, and the store holds no texts"):
+    with pytest.raises(InputError, match=r"10 documents .* holds no texts"):
         sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
     assert sync(open_store(folder), open_store(tmp_path / "new"), target=ById()).counts.added == 10
 
