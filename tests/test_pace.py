@@ -7,7 +7,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
-import sync_tools as tools
+from kind_faiss import Faiss
 from sync_tools import Hashed, some_records
 
 import migrate
@@ -135,7 +135,7 @@ def test_no_thread_translates_while_it_rests(tmp_path, monkeypatch):
         "migrate.pace.time",
         SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: begun_before_rests.append(len(begun))),
     )
-    store = open_store(tools.Folder().make(tmp_path / "old", some_records(count=5 * 256)))
+    store = open_store(Faiss().make(tmp_path / "old", some_records(count=5 * 256)))
     fitted = migrate.fit(store, Hashed(), kind="ridge", sample=40)
     noted = Noted(**{field.name: getattr(fitted, field.name) for field in fields(fitted)})
     with keep_pace(0.5):

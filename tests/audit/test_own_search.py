@@ -7,8 +7,9 @@ import chromadb
 import faiss
 import numpy as np
 import pytest
-import sync_tools
 from faiss_tools import empty_index
+from kind_base import records_of
+from kind_pgvector import Pgvector
 from topics import (
     DIM,
     DOCUMENTS,
@@ -226,7 +227,7 @@ def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path
 
 
 def test_a_setting_that_the_database_does_not_allow_is_refused_before_anything_is_embedded(reference):
-    location = sync_tools.Pgvector().make(None, sync_tools.records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
+    location = Pgvector().make(None, records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
     fresh = Topics()
     options = {"embedder": fresh, "search_effort": 5_000}
     with pytest.raises(UsageError, match=r"--search-effort 5,000: .*ef_search"):

@@ -61,7 +61,8 @@ def begun(tmp_path_factory):
     model = load_embedder("tfidf:24")
     for name, kind in (("stitch", "ridge"), ("reading", "ridge+text")):
         migrate.fit(f"parquet:{folder}/old", model, kind=kind, sample=100).save(folder / name)
-        command(folder, f"parquet:old {name} -o parquet:by-{name}").communicate()
+    for process in [command(folder, f"parquet:old {name} -o parquet:by-{name}") for name in ("stitch", "reading")]:
+        done(process)
     return folder
 
 
@@ -101,14 +102,19 @@ def contents(folder):
 
 @pytest.fixture(params=LIBRARIES)
 def engine(request, tmp_path):
-    """The name of an engine, and the processes of its workers where they are there before the command."""
+    """The name of an engine, and the processes of its workers where they are there before the command.
+
+    Workers that are there before it have the variables of a server of S3 as well, where the test has one.
+    """
     if importlib.util.find_spec(LIBRARIES[request.param]) is None:
         pytest.skip(f"{request.param} is not installed")
     if request.param == "spark" and shutil.which("java") is None:
         pytest.skip("Spark needs a Java runtime")
     with ExitStack() as stack:
         if request.param == "dask":
-            address, workers = stack.enter_context(dask_processes(tmp_path, environment=ENVIRONMENT))
+            variables = request.getfixturevalue("bucket") if "bucket" in request.fixturenames else {}
+            started = dask_processes(tmp_path, environment={**ENVIRONMENT, **variables})
+            address, workers = stack.enter_context(started)
             yield f"dask:{address}", lambda _: [worker.pid for worker in workers]
         else:
             yield NAMES[request.param], lambda process: workers_of(process, WORKERS[request.param])
@@ -193,17 +199,12 @@ def test_object_storage_is_read_and_written_alike(bucket, engine, place, tmp_pat
 
     for name, value in bucket.items():
         monkeypatch.setenv(name, value)
-    name = engine[0]
     folder = f"{BUCKET}/{tmp_path.name}"
     s3fs.S3FileSystem(skip_instance_cache=True).put(f"{place}/old", f"{folder}/old", recursive=True)
     old = f"parquet:s3://{folder}/old"
     migrate.fit(old, load_embedder("tfidf:24"), kind="ridge", sample=100).save(f"s3://{folder}/stitch")
-    with ExitStack() as stack:
-        if name.startswith("dask"):  # whose workers need the variables too
-            (tmp_path / "dask").mkdir()
-            started = dask_processes(tmp_path / "dask", environment={**ENVIRONMENT, **bucket})
-            name = f"dask:{stack.enter_context(started)[0]}"
-        done(command(place, f"{old} s3://{folder}/stitch -o parquet:s3://{folder}/new --engine {name}"))
-    done(command(place, f"{old} s3://{folder}/stitch -o parquet:s3://{folder}/expected"))
+    words = f"{old} s3://{folder}/stitch -o parquet:s3://{folder}"
+    for process in [command(place, f"{words}/new --engine {engine[0]}"), command(place, f"{words}/expected")]:
+        done(process)
     assert objects(f"{tmp_path.name}/new") == objects(f"{tmp_path.name}/expected")
     assert not objects(f"{tmp_path.name}/.new.made")

@@ -9,6 +9,7 @@ import golden_data
 import golden_kinds
 import numpy as np
 from golden_data import NEW, OLD
+from kinds import kind_class
 
 SAMPLE = 120
 QUERIES = 60
@@ -35,32 +36,32 @@ def write_beir(folder, documents):
 
 def take(recorder):
     """All steps of a kind."""
-    kind = recorder.kind
-    if hasattr(kind, "take"):
-        kind.take(recorder)
+    stores = recorder.stores
+    if recorder.golden.is_once:
+        take_once(recorder)
         return
     documents = golden_data.documents()
     write_beir(Path("beir"), documents)
-    old = kind.make(documents)
+    old = stores.make(documents)
     recorder.look("00 old", old, bits=True)
-    if not kind.is_variant:
+    if not recorder.golden.is_variant:
         look_at_old(recorder, old)
     new = translate(recorder, old)
     serve(recorder, old)
-    if not kind.is_variant:
+    if not recorder.golden.is_variant:
         audit(recorder, old, new)
         make_of_another(recorder)
         refuse(recorder, old, new)
-    kind.change(old, golden_data.later(documents))
+    stores.change(old, golden_data.later(documents))
     sync(recorder, old, new)
-    full = kind.new("full")
+    full = stores.new("full")
     recorder.run("30 reembed", "reembed", old, *TARGET, "-o", full, *QUIET)
-    recorder.look("30 reembed", kind.opened("full"), bits=kind.is_exact)
+    recorder.look("30 reembed", stores.opened("full"), bits=recorder.golden.is_exact)
     switch(recorder, old, new)
-    if kind.runs:
+    if recorder.golden.runs:
         run = (
             "run",
-            kind.opened("new"),
+            stores.opened("new"),
             "--reference",
             "pool",
             "--target",
@@ -86,11 +87,11 @@ def look_at_old(recorder, old):
 
 def translate(recorder, old):
     """A stitch, and the store through it."""
-    kind = recorder.kind
+    stores = recorder.stores
     fit = ("fit", old, *TARGET, "--sample", SAMPLE, "--source-model", OLD, "--view", "none")
     recorder.run("10 fit", *fit, "--kind", "ridge", "-o", "stitch", *QUIET, of_json=FIT)
-    recorder.run("11 translate", "translate", old, "stitch", "-o", kind.new("new"), *QUIET)
-    new = kind.opened("new")
+    recorder.run("11 translate", "translate", old, "stitch", "-o", stores.new("new"), *QUIET)
+    new = stores.opened("new")
     recorder.look("11 translate", new)
     recorder.run("12 inspect", "inspect", new, "--json")
     return new
@@ -98,15 +99,15 @@ def translate(recorder, old):
 
 def serve(recorder, old):
     """True vectors while it serves, and from the cache."""
-    kind = recorder.kind
-    recorder.run("13 translate", "translate", old, "stitch", "-o", kind.new("live"), *QUIET)
-    live = kind.opened("live")
+    stores = recorder.stores
+    recorder.run("13 translate", "translate", old, "stitch", "-o", stores.new("live"), *QUIET)
+    live = stores.opened("live")
     recorder.run("13 live run", "live", "run", live, *TARGET, "--once", "--budget", "68", *QUIET)
     recorder.look("13 live run", live)
     recorder.run("14 live status", "live", "status", live, "--json")
-    backfill = ("backfill", kind.opened("new"), *TARGET, "-o", kind.new("filled"), *QUIET)
+    backfill = ("backfill", stores.opened("new"), *TARGET, "-o", stores.new("filled"), *QUIET)
     recorder.run("15 backfill", *backfill)
-    recorder.look("15 backfill", kind.opened("filled"))
+    recorder.look("15 backfill", stores.opened("filled"))
 
 
 def audit(recorder, old, new):
@@ -133,25 +134,23 @@ def audit(recorder, old, new):
 
 def make_of_another(recorder):
     """A store of the kind, made of a FAISS index with a docs.jsonl."""
-    kind = recorder.kind
-    if kind.made() is None:
+    made = recorder.stores.kind.named_place(Path("made"))
+    if made is None:
         return
-    source = golden_kinds.Faiss(Path("plain"), None)
-    source.shape = kind.shape
-    Path("plain").mkdir()
-    plain = source.make(golden_data.documents())
-    recorder.run("18 made of FAISS", "translate", plain, "stitch", "--any-store", "-o", kind.made(), *QUIET)
-    recorder.look("18 made of FAISS", kind.made())
+    records = recorder.golden.shape(golden_kinds.records_of(golden_data.documents()))
+    plain = kind_class("faiss")().make(Path("plain/old"), records)
+    recorder.run("18 made of FAISS", "translate", plain, "stitch", "--any-store", "-o", made, *QUIET)
+    recorder.look("18 made of FAISS", made)
 
 
 def refuse(recorder, old, new):
     """What ends with another code, and one line."""
-    kind = recorder.kind
+    stores = recorder.stores
     # the same command would be done already
-    recorder.run("20 output exists", "translate", old, "stitch", "-o", kind.new("new"), "--any-store", *QUIET)
-    recorder.run("21 wrong stitch", "translate", new, "stitch", "-o", kind.new("wrong"), *QUIET)
-    recorder.run("22 no stitch", "translate", old, "nowhere", "-o", kind.new("wrong"), *QUIET)
-    recorder.run("23 no store", "inspect", kind.opened("nowhere"), "--json")
+    recorder.run("20 output exists", "translate", old, "stitch", "-o", stores.new("new"), "--any-store", *QUIET)
+    recorder.run("21 wrong stitch", "translate", new, "stitch", "-o", stores.new("wrong"), *QUIET)
+    recorder.run("22 no stitch", "translate", old, "nowhere", "-o", stores.new("wrong"), *QUIET)
+    recorder.run("23 no store", "inspect", stores.opened("nowhere"), "--json")
     recorder.run("24 unproven", "switch", old, new, "--json")
     recorder.run("25 no switch", "rollback", old, "--json")
     recorder.run("26 nothing to forget", "forget", old, "--yes", "--json")
@@ -159,7 +158,7 @@ def refuse(recorder, old, new):
 
 def sync(recorder, old, new):
     """What changed in the old store since."""
-    recorder.run("27 stale", "translate", old, "stitch", "-o", recorder.kind.new("stale"), *QUIET)
+    recorder.run("27 stale", "translate", old, "stitch", "-o", recorder.stores.new("stale"), *QUIET)
     recorder.run("28 sync, dry", "sync", old, new, *TARGET, "--dry-run", *QUIET)
     recorder.run("29 sync", "sync", old, new, *TARGET, *QUIET)
     recorder.look("29 sync", new)
@@ -168,8 +167,8 @@ def sync(recorder, old, new):
 
 def switch(recorder, old, new):
     """The full re-embed answers, then the old store, then the full re-embed for good."""
-    full = recorder.kind.opened("full")
-    if not recorder.kind.is_variant:
+    full = recorder.stores.opened("full")
+    if not recorder.golden.is_variant:
         recorder.run("31 stale report", "switch", old, new, "--audit", "build.json", "--json")
     recorder.run("40 switch", "switch", old, full, "--json")
     recorder.look("40 switch", old)
@@ -178,7 +177,7 @@ def switch(recorder, old, new):
     recorder.run("42 switch again", "switch", old, full, "--json")
     recorder.run("43 forget", "forget", old, "--yes", "--json")
     recorder.look("43 forget", old)
-    recorder.facts.put("43 forget.left", {path.name: True for path in Path().iterdir()} | recorder.kind.left())
+    recorder.facts.put("43 forget.left", {path.name: True for path in Path().iterdir()} | recorder.stores.kind.left())
     recorder.run("44 stamp", "stamp", old, "--model", NEW, "--force", *QUIET, of_json=("manifest", "found"))
 
 

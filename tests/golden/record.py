@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 if __name__ == "__main__":
-    rooms = (HERE, *(HERE.parent / name for name in ("stores", "embedders")), HERE.parents[1])
+    rooms = (HERE, *(HERE.parent / name for name in ("kinds", "stores", "embedders")), HERE.parents[1])
     sys.path[:0] = [str(path) for path in rooms]
 
 import numpy as np  # noqa: E402
@@ -136,8 +136,8 @@ def typed(value):
 class Recorder:
     """Runs commands on the stores of one kind, in the current folder."""
 
-    def __init__(self, kind):
-        self.kind, self.facts = kind, Facts()
+    def __init__(self, golden, stores):
+        self.golden, self.stores, self.facts = golden, stores, Facts()
 
     def run(self, step, *arguments, of_json=None):
         """Run a command; its exit code, what it says, and the JSON that it prints, or some of it."""
@@ -166,7 +166,7 @@ class Recorder:
     def look(self, step, location, *, bits=False):
         """All that the kind's own client reads of a store, and the files that it lies in."""
         try:
-            records, facts = self.kind.read(location)
+            records, facts = self.stores.kind.read(location)
         except Exception as error:  # its client says in its own way that nothing is there
             self.facts.put(f"{step}.store", type(error).__name__)
             return
@@ -181,7 +181,7 @@ class Recorder:
             found |= {"values": digest(values), "first": typed(values[0][1])[:60]}
             self.facts.put(f"{step}.fields.{name}", found)
         self._put_vectors(f"{step}.vectors", records, bits=bits)
-        self.list_files(step, self.kind.place(location))
+        self.list_files(step, self.stores.kind.files(location))
 
     def _put_vectors(self, name, records, *, bits):
         kept = [(doc_id, np.asarray(vector)) for doc_id, _, vector in records if vector is not None]
@@ -274,12 +274,11 @@ def own_place(folder):
 def record(name, folder):
     """All facts of a kind; `folder` is there and empty."""
     import golden_steps
-    from golden_kinds import KINDS
+    from golden_kinds import KINDS, Stores
 
     with contextlib.ExitStack() as ends:
         ends.enter_context(own_place(folder))
-        kind = KINDS[name](Path(), ends)
-        recorder = Recorder(kind)
+        recorder = Recorder(KINDS[name], Stores(KINDS[name], ends))
         golden_steps.take(recorder)
     # as they come out of a file
     return json.loads(json.dumps({"data": recorder.facts.data, "words": recorder.facts.words}))
@@ -320,7 +319,7 @@ def main():
     warnings.simplefilter("ignore")
     good = True
     for name in arguments.kinds or KINDS:
-        if (reason := KINDS[name].lacks()) is not None:
+        if (reason := KINDS[name].entry.lacks()) is not None:
             print(f"{name}: skipped, {reason}", flush=True)
             continue
         folder, started = Path(tempfile.mkdtemp(prefix="lead-migrate-golden-")), os.times()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_commands_give_what_they_gave(kind, tmp_path):
-    if (reason := KINDS[kind].lacks()) is not None:
+    if (reason := KINDS[kind].entry.lacks()) is not None:
         pytest.skip(reason)
     found = differences(kind, record(kind, tmp_path))
     assert not found, "\n".join([f"{len(found)} facts differ; python tests/golden/record.py {kind}", *found])

@@ -1,10 +1,12 @@
 import asyncio
 import inspect
-import time
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
+from kinds import kind_class
 from openai_server import OpenAIServer
-from worker_tools import NEEDS, Hashed
+from worker_tools import Hashed
 
 from migrate.embedders.cache import CachedEmbedder
 
@@ -36,28 +38,16 @@ def embedder(tmp_path):
 
 
 @pytest.fixture
-def place_of(tmp_path, request):
-    def make(kind, name="store"):
-        for module in NEEDS.get(kind, ()):
-            pytest.importorskip(module)
-        if kind == "chroma server":
-            from chroma_tools import server
+def place_of(tmp_path):
+    with ExitStack() as ends:
 
-            return f"{server()[1]}#{name}{time.time_ns():x}"
-        if kind == "pgvector":
-            from postgres import server_url
+        @cache
+        def started(kind):
+            name = "faiss" if kind == "folder" else kind.replace(" ", "-")
+            return kind_class(name).started(ends, tmp_path / f"{kind} data")
 
-            return f"pgvector:{server_url()}#{name}{time.time_ns():x}"
-        if kind == "qdrant server":
-            return f"qdrant:{request.getfixturevalue('qdrant_url')}#{name}{time.time_ns():x}"
-        return str(tmp_path / name) if kind == "folder" else f"{kind}:{tmp_path / name}#docs"
+        def make(kind, name="store"):
+            folder = tmp_path / name
+            return started(kind).named_place(folder) or started(kind).place(folder)
 
-    return make
-
-
-@pytest.fixture(scope="session")
-def qdrant_url(tmp_path_factory):
-    from qdrant_server import serving
-
-    with serving(tmp_path_factory.mktemp("qdrant server")) as url:
-        yield url
+        yield make

@@ -79,17 +79,7 @@ class Noting(Drifting):
         return super().embed(texts, role)
 
 
-NEEDS = {
-    "chroma": ["chromadb"],
-    "chroma server": ["chromadb"],
-    "lancedb": ["lancedb"],
-    "milvus": ["milvus_lite", "pymilvus"],
-    "pgvector": ["psycopg"],
-    "qdrant": ["qdrant_client"],
-    "qdrant server": ["qdrant_client", "qdrant_edge"],
-    "sqlite-vec": ["apsw", "sqlite_vec"],
-}
-DATABASES = list(NEEDS)
+DATABASES = ["chroma", "chroma server", "lancedb", "milvus", "pgvector", "qdrant", "qdrant server", "sqlite-vec"]
 
 
 def translate(source_folder, embedder, place, size=40):

@@ -35,10 +35,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from kinds import kind_class
 from openai_server import OpenAIServer
 from searching import Searching
 from session import Session, digest
-from sync_tools import Chroma, Folder, Lance, Parquet, Qdrant, SqliteVec
 from world import Content, World, content_of
 
 from migrate.datasets.beir import write_beir
@@ -52,12 +52,12 @@ MARGIN = 0.95
 NEW_STORES = ("a", "b")
 RUN_STORE = "run/store"
 KINDS = {
-    "faiss": (Folder, "{}"),
-    "parquet": (Parquet, "parquet:{}"),
-    "lancedb": (Lance, "lancedb:{}#docs"),
-    "sqlite-vec": (SqliteVec, "sqlite-vec:{}#items"),
-    "chroma": (Chroma, "chroma:{}#docs"),
-    "qdrant": (Qdrant, "qdrant:{}#docs"),
+    "faiss": "{}",
+    "parquet": "parquet:{}",
+    "lancedb": "lancedb:{}#docs",
+    "sqlite-vec": "sqlite-vec:{}#items",
+    "chroma": "chroma:{}#docs",
+    "qdrant": "qdrant:{}#docs",
 }
 SETTINGS = {
     name: int(os.environ.get(f"LEAD_MIGRATE_{name}", default))
@@ -121,7 +121,7 @@ class Sequences(RuleBasedStateMachine):
         self.session = Session(
             self.folder, ("old", "stale", "foreign", *NEW_STORES, RUN_STORE), self.server, self.world
         )
-        self.maker = KINDS[self.kind][0]()
+        self.maker = kind_class(self.kind)()
         self.make_old()
         relevant = {query: {name: 1} for query, name in self.world.looked_for.items()}
         documents = [document for document, _ in self.world.records.values()]
@@ -142,12 +142,12 @@ class Sequences(RuleBasedStateMachine):
     def location(self, name):
         """A store as it is named on the command line; also where another one took its place by a switch."""
         if name in (*NEW_STORES, RUN_STORE):
-            return self.output(name) + getattr(self.maker, "options", "")
+            return self.output(name) + self.maker.options
         return self.old.replace(f"{self.folder}/old", f"{self.folder}/{name}")
 
     def output(self, name):
         """A store as it is named where it is to be written."""
-        return KINDS[self.kind][1].format(self.folder / name)
+        return KINDS[self.kind].format(self.folder / name)
 
     # What is typed
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from faiss_tools import COUNT, DIM
+from kinds import kind_class
 
 
 @pytest.fixture(autouse=True)
@@ -15,31 +15,10 @@ def _own_folders(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kind_of(monkeypatch, tmp_path):
-    """Makers of stores by the names of their classes; what answers for a server of Milvus ends with the test."""
+def kind_of(tmp_path):
+    """Kinds by name; a server ends with the test, but for Chroma's, of which a process has one."""
     with ExitStack() as ends:
-
-        @cache
-        def make(name):
-            maker = tools.installed(name)
-            if name == "ChromaServer":
-                from chroma_tools import server
-
-                return maker(*server())
-            if name == "QdrantServer":
-                import qdrant_client
-
-                client = qdrant_client.QdrantClient(":memory:")
-                monkeypatch.setattr("migrate.databases.qdrant.QdrantDriver.connect", lambda driver: client)
-                return maker(client, "qdrant:http://db.example:6333")
-            if name == "MilvusServer":
-                from milvus_server import client_of, serving
-
-                url = ends.enter_context(serving(tmp_path / "milvus server"))
-                return maker(ends.enter_context(client_of(url)), f"milvus:{url}")
-            return maker()
-
-        yield make
+        yield cache(lambda name: kind_class(name).started(ends, tmp_path / name))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import numpy as np
-import sync_tools as tools
+from kind_base import records_of
 
 from migrate.stores import open_store
 from migrate.stores.registry import output_of
@@ -43,7 +43,7 @@ def name_of(folder):
 
 def backwards(documents, vectors):
     """Records in an order that is not that of their ids."""
-    return tools.records_of(documents[::-1], vectors[::-1])
+    return records_of(documents[::-1], vectors[::-1])
 
 
 def written(store, location, folder, vectors):

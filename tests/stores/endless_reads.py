@@ -15,6 +15,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import sync_tools as tools
+from kind_faiss import Faiss
+from kinds import kind_class
 
 from migrate.cli.main import run
 from migrate.embedders import load_embedder
@@ -33,7 +35,7 @@ MOST_MEMORY_BYTES = 8 << 30
 MOST_FILE_BYTES = 1 << 28
 
 
-class OwnFile(tools.Folder):
+class OwnFile(Faiss):
     """A file of the user's own beside an index."""
 
     def write_documents(self, folder, documents):
@@ -41,7 +43,7 @@ class OwnFile(tools.Folder):
         (folder / "index.json").write_text(json.dumps(records))
 
 
-class HuggingFace(tools.Folder):
+class HuggingFace(Faiss):
     """A dataset beside an index."""
 
     def write_documents(self, folder, documents):
@@ -50,7 +52,7 @@ class HuggingFace(tools.Folder):
         write_dataset(folder, {"id": [d.id for d in documents], "text": [d.text for d in documents]}, shards=2)
 
 
-class LlamaIndex(tools.Folder):
+class LlamaIndex(Faiss):
     """What LlamaIndex's `persist` writes."""
 
     def write_vectors(self, folder, vectors):
@@ -107,13 +109,13 @@ def read(location):
 
 def made(kind):
     """The location of a store that was translated into the kind, so that all is beside it that may be."""
-    maker = OWN[kind]() if kind in OWN else getattr(tools, kind)()
+    maker = OWN[kind]() if kind in OWN else kind_class(kind)()
     vectors = example_vectors(COUNT, tools.DIM)
     records = {
         f"doc-{row:03d}": tools.record(f"doc-{row:03d}", f"the text of {row}, about {row % 7}", row, vectors[row])
         for row in range(COUNT)
     }
-    old, new = maker.make(Path("old"), records), maker.new(Path("new"))
+    old, new = maker.make(Path("old"), records), maker.place(Path("new"))
     with redirect_stdout(sys.stderr):
         assert run(["fit", old, "--target", "tfidf:6", "--sample", "40", "--kind", "ridge", "-q", "-o", "stitch"]) == 0
         assert run(["translate", old, "stitch", "-q", "-o", new]) == 0

@@ -1,12 +1,13 @@
 """Stores of every kind that can be switched, in pairs: the old one and, of the same documents, the new one."""
 
 import json
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import sync_tools as tools
+from kind_base import add_customers, records_of
+from kind_faiss import Faiss
+from kinds import kind_class
 from safe_reports import safe_report
 
 from migrate.manifest import Manifest, ModelIdentity
@@ -29,7 +30,7 @@ def new_vectors():
 
 
 def records():
-    return tools.records_of(example_documents(COUNT), old_vectors())
+    return records_of(example_documents(COUNT), old_vectors())
 
 
 def manifest(spec):
@@ -38,11 +39,10 @@ def manifest(spec):
 
 def make_sqlite(folder):
     """A table beside one of the user's own, with a trigger."""
-    kind = tools.SqliteVec()
+    kind = kind_class("sqlite-vec")()
     location = kind.make(folder, records())
-    with closing(kind.connect(location)) as connection:
-        connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
-        connection.execute("INSERT INTO customers VALUES (1, 'ann')")
+    with kind.opened(location) as connection:
+        add_customers(connection)
         connection.execute(
             "CREATE TRIGGER gone AFTER DELETE ON customers BEGIN DELETE FROM items WHERE id = old.id; END"
         )
@@ -93,13 +93,9 @@ def change_text(location):
     doc_id = example_documents(1)[0].id
     document, vector = before[doc_id]
     after = {**before, doc_id: (replace(document, text=f"{document.text}!"), vector)}
-    kind = location.partition(":")[0]
+    scheme = location.partition(":")[0]
     if Path(location).is_dir():
-        tools.Folder().write_documents(Path(location), [document for document, _ in after.values()])
-    elif kind == "chroma+http":
-        from chroma_tools import server
-
-        tools.ChromaServer(*server()).change(location, before, after)
+        Faiss().write_documents(Path(location), [document for document, _ in after.values()])
     else:
-        makers = {"parquet": tools.Parquet, "pgvector": tools.Pgvector, "sqlite-vec": tools.SqliteVec}
-        makers[kind]().change(location, before, after)
+        kind = kind_class("chroma-server" if scheme == "chroma+http" else scheme)
+        kind.started(None, None).change(location, before, after)

@@ -85,7 +85,7 @@ def test_an_index_is_opened_before_an_array_unless_the_kind_is_named(folder, vec
 
 def test_two_arrays_are_not_guessed_between(folder):
     np.save(folder / "more.npy", np.ones((2, 3), np.float32))
-    with pytest.raises(StoreError, match=r"has 2 \.npy files of vectors \(more\.npy, vectors\.npy\); give"):
+    with pytest.raises(StoreError, match=r"\(more\.npy, vectors\.npy\)"):
         open_store(f"arrays:{folder}")
     (folder / "docs.jsonl").unlink()
     assert open_store(folder / "more.npy").info.dim == 3
@@ -125,5 +125,5 @@ def test_a_kind_of_another_package_is_asked_after_the_built_in_ones(folder, inst
     install("another_faiss", OTHER_KIND, "stores", "faiss")
     assert registry.kind_names() == [*(kind.name for kind in registry.built_in_kinds()), "broken", "other"]
     assert open_store(f"other:{folder}.other").info.location == f"other:{folder}.other"
-    with pytest.raises(UsageError, match=r"cannot provide broken, importing .* failed with AttributeError"):
+    with pytest.raises(UsageError, match=r"broken.*AttributeError"):
         open_store("broken:x")

@@ -5,8 +5,9 @@ import json
 import faiss
 import numpy as np
 import pytest
-import sync_tools as tools
 from faiss_tools import build, save, write_docs
+from kind_base import records_of
+from kind_langchain import Langchain
 
 from migrate.testing.stores import StoreTests
 
@@ -63,7 +64,7 @@ class TestLangChain(StoreTests):
     can_be_empty = False
 
     def make_store(self, folder, documents, vectors, metric):
-        return tools.Langchain().make(folder, tools.records_of(documents, vectors), metric)
+        return Langchain().make(folder, records_of(documents, vectors), metric)
 
 
 class TestParquetBesideFaiss(StoreTests):

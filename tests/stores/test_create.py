@@ -165,12 +165,12 @@ def test_a_store_of_another_kind_is_translated_into_an_index_of_a_kind(index, tm
 
 
 def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UsageError, match=r"index=PQ8: this is no index that can be made; write IVF1024,Flat, "):
+    with pytest.raises(UsageError, match=r"index=PQ8: .*; write IVF1024,Flat, "):
         output_of(f"faiss:{tmp_path}/new#?index=PQ8")
     for output in (f"faiss:{tmp_path}/new?index=IVF8,Flat", f"faiss:{tmp_path}/new#x?index=IVF8,Flat"):
-        with pytest.raises(UsageError, match=r"an index is named after #\?; write faiss:FOLDER#\?index=IVF1024,Flat"):
+        with pytest.raises(UsageError, match=r"write faiss:FOLDER#\?index=IVF1024,Flat"):
             output_of(output)
-    with pytest.raises(UsageError, match=r"a path alone is a store like the source; write faiss:.*/new#\?index=IVF8"):
+    with pytest.raises(UsageError, match=r"write faiss:.*/new#\?index=IVF8"):
         output_of(f"{tmp_path}/new#?index=IVF8,Flat")
     with pytest.raises(UsageError, match=r"index=HNSW1: this is no index that can be made"):
         output_of(f"faiss:{tmp_path}/new#?index=HNSW1")
@@ -178,7 +178,7 @@ def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(tmp_
         output_of(f"faiss:{tmp_path}/new#?text=body")
     np.save(tmp_path / "vectors.npy", np.eye(8, dtype=np.float32))
     store = open_store(tmp_path / "vectors.npy")
-    with pytest.raises(UsageError, match=r"IVF9,Flat has more lists than there are documents \(8\)"):
+    with pytest.raises(UsageError, match=r"IVF9,Flat .*\(8\)"):
         output_of(f"faiss:{tmp_path}/new#?index=IVF9,Flat").writer(store, tmp_path, 8)
 
 

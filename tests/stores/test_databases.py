@@ -6,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from database_tests import files_of, store_of_lines, written
+from kind_base import records_of
+from kinds import KINDS as ENTRIES
+from kinds import kind_class
 from sync_tools import record, some_records
 
 from migrate.cli.main import run
@@ -20,18 +22,16 @@ pytestmark = pytest.mark.slow
 SOURCE, TARGET = "tfidf:32", "tfidf:24"
 
 
-KINDS = {"chroma": "Chroma", "qdrant": "Qdrant", "lancedb": "Lance", "milvus": "Milvus", "sqlite-vec": "SqliteVec",
-         "sqlite": "Sqlite", "pgvector": "Pgvector", "parquet": "Parquet"}  # fmt: skip
-"""The makers of stores of each kind."""
+KINDS = ("chroma", "qdrant", "lancedb", "milvus", "sqlite-vec", "sqlite", "pgvector", "parquet")
 
 
 def maker_of(kind):
-    return tools.installed(KINDS[kind])()
+    return kind_class(kind)()
 
 
 def test_every_command_runs_on_milvus(corpus, beir, write_vectors, tmp_path, capsys):
     path = write_vectors(tmp_path / "model.npz", SOURCE)
-    old = maker_of("milvus").make(tmp_path / "old", tools.records_of(corpus.documents, np.load(path)["docs"]), "ip")
+    old = maker_of("milvus").make(tmp_path / "old", records_of(corpus.documents, np.load(path)["docs"]), "ip")
     stitch, new, model = str(tmp_path / "stitch"), f"milvus:{tmp_path}/new#docs", f"file:{path}"
     stamp = ["stamp", old, "--model", model]
     assert run(stamp) == 0, capsys.readouterr().err
@@ -67,8 +67,7 @@ def test_metadata_of_another_kind_stay_as_they_are(kind, tmp_path):
         tmp_path / "old", {"id": "it's", "text": "x", "metadata": {"n": None, "deep": {"k": [1, None]}, "f": 1.0}},
         {"id": "b", "text": ""}, {"id": "7", "text": "naïve 🦆", "metadata": {"id": 3, "text": "y", "metadata": [2]}},
     )  # fmt: skip
-    place = f"{kind}:{tmp_path}/new#docs" if kind in ("sqlite-vec", "sqlite") else maker_of(kind).new(tmp_path / "new")
-    made, _ = written(old, place, tmp_path / "new", read_all(old.scan()).vectors)
+    made, _ = written(old, maker_of(kind).named_place(tmp_path / "new"), tmp_path / "new", read_all(old.scan()).vectors)
     assert list(made.documents()) == sorted(old.documents(), key=lambda document: document.id)
     assert made.info.metric == old.info.metric
     assert sorted(map(bytes, read_all(made.scan()).vectors)) == sorted(map(bytes, read_all(old.scan()).vectors))
@@ -199,7 +198,7 @@ def assess(location, code, words, capfd):
 
 @pytest.mark.parametrize(
     ("kind", "module"),
-    [(kind, one) for kind, name in KINDS.items() if kind != "parquet" for one in getattr(tools, name).needs],
+    [(kind, one) for kind in KINDS if kind != "parquet" for one in ENTRIES[kind].needs],
 )
 def test_without_the_client_the_line_says_what_to_install(kind, module, tmp_path, capsys, monkeypatch):
     location = maker_of(kind).make(tmp_path / "old", some_records(20))

@@ -135,7 +135,7 @@ def test_vectors_of_a_graph_by_nn_descent_are_read_from_its_storage(vectors, tmp
 @pytest.mark.parametrize("factory", [f"PCAW{DIM},Flat", "PCAWR12,SQ8"])
 def test_whitening_which_faiss_undoes_wrong_is_refused_with_a_remedy(factory, vectors, tmp_path):
     save(train(factory, vectors), tmp_path)
-    with pytest.raises(UnsupportedStoreError, match="if it whitens or scales, build the index without it"):
+    with pytest.raises(UnsupportedStoreError, match="whitens or scales"):
         open_store(tmp_path)
 
 
@@ -371,7 +371,7 @@ def test_a_rotation_that_is_none_is_refused(factory, spoil, vectors, tmp_path):
     else:
         matrix[place] *= {"a sign": -1, "an exponent": 2.0**8, "zero": 0}[spoil]
     faiss.copy_array_to_vector(matrix.ravel(), transform.A)
-    with pytest.raises(StoreError, match=r"the rows of \w+ are off by \S+ from those of a rotation"):
+    with pytest.raises(StoreError, match=r"off by \S+ from those of a rotation"):
         save_and_count(index, tmp_path / "spoilt")
 
 

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import sync_tools as tools
 from children import call_in_child, run_command
+from kind_base import place_of
+from kind_faiss import Faiss
+from kinds import kind_class
 from sync_tools import Hashed, record, some_records, truth
 
 import migrate
@@ -24,28 +27,15 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.faiss.search import open_search
 from migrate.stores.parquet.kind import LocalParquetStore
 
-DATABASES = ["Pgvector", "Lance", "Qdrant", "QdrantServer"]
-KINDS = [*DATABASES, "Parquet"]
+DATABASES = ["pgvector", "lancedb", "qdrant", "qdrant-server"]
+KINDS = [*DATABASES, "parquet"]
 FIELD = "embedding_new"
 
 
-@pytest.fixture
-def qdrant_server(tmp_path):
-    """Collections of a server, which processes of their own can ask."""
-    from qdrant_client import QdrantClient
-    from qdrant_server import serving
-
-    with serving(tmp_path / "qdrant server") as url:
-        client = QdrantClient(url, check_compatibility=False)
-        yield tools.QdrantServer(client, f"qdrant:{url}")
-        client.close()
-
-
 @pytest.fixture(params=KINDS)
-def kind(request):
-    is_server = request.param == "QdrantServer"
-    kind = request.getfixturevalue("qdrant_server") if is_server else tools.installed(request.param)()
-    if isinstance(kind, tools.Qdrant):
+def kind(request, kind_of):
+    kind = kind_of(request.param)
+    if request.param in ("qdrant", "qdrant-server"):
         kind.vector = "old"
     return kind
 
@@ -109,9 +99,10 @@ def test_the_field_is_searched_by_the_new_model(old, stitch):
     assert hits.ids[0] == min(expected, key=lambda name: float(((expected[name] - query) ** 2).sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(tmp_path):
-    old = tools.installed("Lance")().make(tmp_path / "old", some_records())
+    old = kind_class("lancedb")().make(tmp_path / "old", some_records())
     for dim in (tools.TARGET_DIM, tools.DIM):
         migrate.fit(old, Hashed(f"of {dim}", dim), kind="ridge", sample=40).save(tmp_path / f"stitch-{dim}")
         typed = ["translate", old, tmp_path / f"stitch-{dim}", "--into", f"new_{dim}"]
@@ -121,11 +112,13 @@ def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_th
 
 
 MOMENTS = ["recorded:2", "complete:1", "field noted:1", "batch written:1", "batch written:3", "field kept:1"]
+KILLS = [("pgvector", moment) for moment in MOMENTS]
+# what differs from database to database is how a batch is written
+KILLS += [(kind, "batch written:3") for kind in DATABASES if kind != "pgvector"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DATABASES, indirect=True)
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(("kind", "moment"), KILLS, indirect=["kind"])
 def test_a_run_that_was_killed_goes_on(old, stitch, moment, tmp_path):
     before = vectors_by_id(old)
     call_in_child(tools.translate_into, old, stitch, FIELD, point=moment)
@@ -145,7 +138,7 @@ def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, st
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:1")
     (work,) = (state_folder() / "outputs").glob(f".*{FIELD}*work")
     shutil.rmtree(work)  # from here on the field may be anybody's
-    with pytest.raises(UsageError, match=r"there is a .* already, of a run whose work folder is gone, or made"):
+    with pytest.raises(UsageError, match="work folder is gone"):
         migrate.translate(old, stitch, into=FIELD)
     migrate.translate(old, stitch, into=FIELD, force=True)
     migrate.translate(old, stitch, tmp_path / "new")
@@ -156,7 +149,7 @@ def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(old, st
 def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     import lancedb
 
-    kind = tools.installed("Lance")()
+    kind = kind_class("lancedb")()
     old = kind.make(tmp_path / "old", some_records())
     migrate.fit(old, Hashed(), kind="ridge", sample=40).save(tmp_path / "stitch")
     call_in_child(tools.translate_into, old, tmp_path / "stitch", FIELD, point="field noted:1")
@@ -172,6 +165,7 @@ def test_a_field_of_somebody_else_is_not_written_over(tmp_path):
     assert rows == [[1.5] * tools.TARGET_DIM] * len(some_records())
 
 
+@pytest.mark.parametrize("kind", ["parquet"], indirect=True)  # whose names pass the same check
 @pytest.mark.parametrize("name", ["_rowid", "_distance", "1st", "a b"])
 def test_a_name_that_is_none_for_a_field_is_refused(old, stitch, name):
     with pytest.raises(UsageError, match="is no name for a field; begin with a letter"):
@@ -185,6 +179,7 @@ def later(records):
     return after | {"doc-new": record("doc-new", "what is new", 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
 def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_run_brings_it(
     kind, old, stitch, tmp_path
@@ -193,10 +188,10 @@ def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_
     call_in_child(tools.translate_into, old, stitch, FIELD, point="batch written:2")
     kind.change(old, records, later(records))
     (remark,) = call_in_child(tools.translate_into, old, stitch, FIELD)
-    assert "1 documents were added, 1 changed and 1 deleted: run `translate --into` again" in remark
+    assert "1 documents were added, 1 changed and 1 deleted" in remark and "`translate --into`" in remark
     before = vectors_by_id(field_at(old))
     assert before.keys() == records.keys() - {"doc-007"}
-    with pytest.raises(UsageError, match=r"a field of the records of .* `translate --into` again, with --force"):
+    with pytest.raises(UsageError, match=r"`translate --into` again, with --force"):
         migrate.sync(old, field_at(old), target=Hashed())
     done = migrate.translate(old, stitch, into=FIELD, force=True, any_store=True)
     migrate.translate(old, stitch, tmp_path / "new", any_store=True)
@@ -246,9 +241,7 @@ def test_a_live_searcher_answers_from_the_field_and_true_vectors_go_into_it(old,
 
 def test_a_field_is_not_switched_to_and_the_error_says_what_to_do(old, stitch):
     migrate.translate(old, stitch, into=FIELD)
-    with pytest.raises(
-        UsageError, match=rf"nothing is to be switched: let your programs ask '{FIELD}'; `forget` drops"
-    ):
+    with pytest.raises(UsageError, match=rf"let your programs ask '{FIELD}'; `forget` drops"):
         switch(old, field_at(old), unproven=True)
 
 
@@ -296,13 +289,13 @@ def test_a_forget_that_was_killed_is_finished(kind, old, stitch):
     main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
     new = vectors_by_id(field_at(old))
-    point = "column exchanged:1" if isinstance(kind, tools.Parquet) else "field dropped:1"
+    point = "column exchanged:1" if isinstance(open_store(old), LocalParquetStore) else "field dropped:1"
     call_in_child(forget, field_at(old, main), point=point)
     with pytest.raises(UsageError, match="none any more"):
         forget(field_at(old, main))
     assert same(vectors_by_id(without_vector(old)), new)
-    if isinstance(kind, tools.Parquet):
-        place = Path(tools.place_of(old))
+    if isinstance(open_store(old), LocalParquetStore):
+        place = Path(place_of(old))
         assert not [path for path in place.parent.iterdir() if path.name.endswith(".dropping")]
 
 
@@ -310,7 +303,7 @@ def test_a_forget_that_was_killed_is_finished(kind, old, stitch):
 def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
     import psycopg
 
-    old = tools.installed("Pgvector")().make(tmp_path / "old", some_records())
+    old = kind_class("pgvector")().make(tmp_path / "old", some_records())
     fitted = migrate.fit(old, Hashed(), kind="ridge", sample=40)
     other = migrate.fit(old, Hashed("other", 5), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
@@ -321,7 +314,7 @@ def test_a_column_that_something_depends_on_is_not_dropped(tmp_path):
         connection.execute(f'CREATE VIEW reading AS SELECT "{rows.vector}" FROM "{table}"')
         connection.execute("CREATE VIEW reading_further AS SELECT * FROM reading")
         try:
-            with pytest.raises(UsageError, match=r"view reading depends .*; view reading_further .* nothing was"):
+            with pytest.raises(UsageError, match=r"view reading .*; view reading_further "):
                 forget(main)
             code, printed = run_command(["forget", main, "--dry-run"], tmp_path)
             assert code == 2 and "view reading depends" in printed
@@ -348,14 +341,14 @@ def test_the_manifest_of_a_field_says_which_stitch_made_it(old, stitch):
 
 def test_a_field_of_an_earlier_version_is_refused_by_the_commit_that_reads_it(kind, old, stitch):
     migrate.translate(old, stitch, into=FIELD)
-    if isinstance(kind, tools.Pgvector):
+    if old.startswith("pgvector:"):
         rows = open_store(old).rows
         schema, table = rows.table.path
         rows.session.write_files(schema, f"{table}.{FIELD}", {"field.json": b"{}"})
     else:
         store = open_store(field_at(old))
         (store.folder / "field.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"field\.json of the field 'embedding_new' was removed; the commit 0a3df1b0"):
+    with pytest.raises(StoreError, match=rf"field\.json .*{FIELD}.*0a3df1b0"):
         open_store(old)
 
 
@@ -369,7 +362,7 @@ def test_names_and_kinds_that_cannot_be_are_refused(old, stitch, tmp_path):
         migrate.translate(old, stitch, tmp_path / "new", into=FIELD)
     migrate.translate(old, stitch, tmp_path / "new")
     with pytest.raises(UsageError, match="gets no second field"):
-        migrate.translate(tools.Folder().make(tmp_path / "faiss", some_records()), stitch, into=FIELD, any_store=True)
+        migrate.translate(Faiss().make(tmp_path / "faiss", some_records()), stitch, into=FIELD, any_store=True)
 
 
 def test_a_field_is_replaced_by_force_alone(old, stitch, tmp_path):
@@ -386,8 +379,8 @@ def test_a_field_of_others_is_left_alone(old, stitch):
         migrate.translate(old, stitch, into=main_vector(old), force=True)
 
 
-def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(qdrant_server, tmp_path):
-    old = qdrant_server.make(tmp_path, some_records())
+def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind_of, tmp_path):
+    old = kind_of("qdrant-server").make(tmp_path, some_records())
     before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=40)
     migrate.translate(old, fitted, into=FIELD)
     assert same(vectors_by_id(old), before) and len(vectors_by_id(field_at(old))) == len(before)

@@ -145,5 +145,5 @@ def test_files_below_the_index_are_held_against_the_manifest(folder, dataset):
     Manifest("store", details=hash_files(folder, "my.faiss", open_store(folder).document_files)).write(folder)
     assert len(open_store(folder, verify=True).companions.verify()) == 5
     (dataset / "state.json").write_text((dataset / "state.json").read_text() + " ")
-    with pytest.raises(StoreError, match=rf"{dataset}/state\.json: its BLAKE3 .* is not that of the manifest"):
+    with pytest.raises(StoreError, match=rf"{dataset}/state\.json: its BLAKE3 "):
         open_store(folder, verify=True)

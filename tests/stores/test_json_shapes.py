@@ -68,7 +68,7 @@ def place(folder, vectors, content, name="metadata.json", *, array=False):
 def test_ids_texts_and_metadata_are_read(shape, array, vectors, tmp_path):
     content, ids = SHAPES[shape]
     store = open_store(place(tmp_path / "store", vectors, content, array=array))
-    assert store.info.notes == ("arrays do not say how they are compared: inner product is assumed",) * array
+    assert ["inner product" in note for note in store.info.notes] == [True] * array
     expected = [Document(*each) for each in zip(ids, TEXTS, METADATAS, strict=True)]
     assert list(store.documents()) == expected
     assert read(store)[0] == ids
@@ -210,7 +210,7 @@ def test_an_array_has_its_documents_in_any_file_by_row(name, vectors, tmp_path, 
 
 def test_options_of_an_array_that_mean_nothing_are_refused(vectors, tmp_path):
     folder = place(tmp_path / "store", vectors, {"documents": TEXTS}, array=True)
-    with pytest.raises(UsageError, match="there is no option column; leave it out, there are id, rows, text"):
+    with pytest.raises(UsageError, match=r"option column; .* id, rows, text"):
         open_store(f"arrays:{folder}#?column=a")
 
 
@@ -233,7 +233,7 @@ def test_a_pickle_is_named_and_the_command_that_is_said_makes_it_readable(conten
     folder = place(tmp_path / "my store", vectors, "", "unread.txt")
     (folder / "chunks.pkl").write_bytes(pickle.dumps(content))
     way = open_store(folder).info.way_to_texts
-    assert "a pickle, which can run code and is not read; if you trust it" in way and "\n" not in way
+    assert "a pickle, which can run code" in way and "\n" not in way
     command = shlex.split(way.partition("write them as JSON: ")[2])
     subprocess.run([sys.executable, *command[1:]], check=True, timeout=120)
     assert [document.text for document in open_store(folder).documents()] == TEXTS
@@ -247,7 +247,7 @@ def test_a_store_of_nothing_says_so(name, content, array, vectors, tmp_path, cap
     folder = place(tmp_path / "store", vectors[:0], content, name, array=array)
     assert inspected(folder, capsys)["vectors"] == 0
     assert run(["fit", str(folder), "--target", "tfidf:8", "-o", str(tmp_path / "stitch")]) == 4
-    assert "holds no vectors, so there is nothing to move; give a store that does" in capsys.readouterr().err
+    assert "holds no vectors" in capsys.readouterr().err
 
 
 class TestColumns(StoreTests):

@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from database_tests import DatabaseTests, backwards, written
+from kind_base import vectors_of
+from kinds import kind_class
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.testing.stores import example_documents, example_vectors
 
+Lance = kind_class("lancedb")
 lancedb = pytest.importorskip("lancedb")
 pa = pytest.importorskip("pyarrow")
-from lancedb import index as kinds  # noqa: E402
+from lancedb import index as indexes  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -27,20 +29,20 @@ LEGACY = {"new_table_data_storage_version": "legacy"}
 """Options by which the client writes files of the format before 2.0."""
 
 
-class LegacyLance(tools.Lance):
+class LegacyLance(Lance):
     """Tables in files of the format before 2.0."""
 
     def create(self, client, name, records, metric):
         rows = pa.Table.from_pylist([{**d.metadata, "id": d.id, "text": d.text} for d, _ in records.values()])
         if not records:
             rows = pa.table({"id": pa.array([], pa.string()), "text": pa.array([], pa.string())})
-        vectors = np.array(tools.vectors_of(records), np.float32)
+        vectors = np.array(vectors_of(records), np.float32)
         rows = rows.append_column("vector", column(vectors))
         client.create_table(name, rows, mode="overwrite", storage_options=LEGACY)
 
 
 class TestLance(DatabaseTests):
-    maker = tools.Lance()
+    maker = Lance()
 
     def filter_by(self, name, value):
         return f"{name} = {value}"
@@ -70,7 +72,7 @@ def test_rows_of_legacy_files_are_read_by_their_positions(has_ids, tmp_path):
     assert sorted(titles) == sorted(expected)
     location = f"lancedb:{tmp_path}/old#docs"
     if has_ids:
-        with pytest.raises(UsageError, match=r"files of the format before 2\.0.*translate to a new store"):
+        with pytest.raises(UsageError, match=r"format before 2\.0.*translate"):
             open_store(location).rows.fields.refuse("vector2", 8)
 
 
@@ -109,9 +111,9 @@ def test_doubles_and_rows_without_a_vector_stay_what_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("config", "lossy"),
     [
-        (kinds.IvfPq(distance_type="cosine", num_partitions=2, num_sub_vectors=4), True),
-        (kinds.HnswSq(distance_type="dot", num_partitions=1, m=12, ef_construction=90), True),
-        (kinds.IvfFlat(distance_type="l2", num_partitions=2), False),
+        (indexes.IvfPq(distance_type="cosine", num_partitions=2, num_sub_vectors=4), True),
+        (indexes.HnswSq(distance_type="dot", num_partitions=1, m=12, ef_construction=90), True),
+        (indexes.IvfFlat(distance_type="l2", num_partitions=2), False),
     ],
     ids=["IvfPq", "HnswSq", "IvfFlat"],
 )
@@ -137,7 +139,7 @@ def test_the_index_is_read_and_made_again(config, lossy, tmp_path):
 
 
 def test_a_version_is_read_whatever_comes_after_it(tmp_path):
-    location = tools.Lance().make(tmp_path / "old", backwards(example_documents(), example_vectors()))
+    location = Lance().make(tmp_path / "old", backwards(example_documents(), example_vectors()))
     table = lancedb.connect(str(tmp_path / "old")).open_table("docs")
     first = table.version
     store = open_store(location)

@@ -205,7 +205,7 @@ def test_a_payload_is_named_and_not_run(place, tmp_path):
         "as the docstore": (payload, {0: "a"}),
     }
     folder = store_with_pickle(tmp_path / "old", pickle.dumps(contents[place]), 1)
-    with pytest.raises(StoreError, match=r"the class (posix|nt)\.system, which .*; nothing was executed"):
+    with pytest.raises(StoreError, match=r"(posix|nt)\.system, .*; nothing was executed"):
         open_store(folder)
     assert not witness.exists()
     pickle.loads((folder / "index.pkl").read_bytes())
@@ -337,7 +337,8 @@ def test_vectors_without_a_document_are_named_and_what_is_said_drops_them(from_t
     made.save_local(str(tmp_path / "old"))
     with pytest.raises(StoreError) as error:
         open_store(tmp_path / "old")
-    assert "13 of 60 vectors have no document (rows 5, 17, 30, 31, 32, 33, 34, 35, 36, 37, ...)" in str(error.value)
+    assert "13 of 60 vectors" in str(error.value)
+    assert "(rows 5, 17, 30, 31, 32, 33, 34, 35, 36, 37, ...)" in str(error.value)
     assert "\n" not in str(error.value)
     statements = str(error.value).partition("drop these vectors: ")[2]
     exec(statements, {"store": load(tmp_path / "old", DIM), "numpy": np, "FOLDER": str(tmp_path / "sound")})

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from database_tests import DatabaseTests, ServerTests, backwards, name_of, store_of_lines, written
+from kinds import kind_class
 from milvus_server import client_of, serving
 
 from migrate.cli.main import run
@@ -23,13 +23,10 @@ from migrate.stores.base import read_all
 from migrate.testing.stores import example_vectors
 from migrate.vectors import Document
 
+MILVUS = kind_class("milvus")()
 pymilvus = pytest.importorskip("pymilvus")
-pytest.importorskip("milvus_lite")
 
 pytestmark = pytest.mark.slow
-
-
-MILVUS = tools.Milvus()
 
 
 class TestFolder(DatabaseTests):

@@ -147,14 +147,12 @@ def test_the_fingerprint_tells_vectors_and_ids_apart(vectors, tmp_path):
 @pytest.mark.parametrize("place", ["chroma:new#docs", "lancedb:new#docs", "milvus:new#docs", "qdrant:new#docs",
                                    "sqlite-vec:new.db#docs", "parquet:new#"])  # fmt: skip
 def test_options_of_a_new_store_that_takes_none_are_refused_in_one_clear_line(place):
-    with pytest.raises(
-        UsageError, match=r"there is no option id, text; leave it out, a new store of this kind takes none$"
-    ):
+    with pytest.raises(UsageError, match=r"no option id, text; .* takes none$"):
         output_of(f"{place}?text=body&id=key")
 
 
 def test_an_option_that_means_nothing_is_told_with_those_that_do():
-    with pytest.raises(UsageError, match=r"there is no option id; leave it out, there are distance, .*, m"):
+    with pytest.raises(UsageError, match=r"no option id; .* distance, .*, m"):
         output_of("pgvector:postgresql://host/shop#docs?id=key&m=16")
 
 

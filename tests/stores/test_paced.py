@@ -4,7 +4,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import sync_tools as tools
+from kind_faiss import Faiss
+from kinds import kind_class
 from postgres import connect
 from sync_tools import Hashed, some_records
 from test_pgvector import COUNT, awkward, location  # noqa: F401 - a fixture
@@ -14,8 +15,8 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 
 PACE = 0.9
-SERVERS = ["Pgvector", "QdrantServer", "ChromaServer", "MilvusServer"]
-KINDS = ["Folder", "Parquet", "Lance", "Qdrant", "SqliteVec", *SERVERS]
+SERVERS = ["pgvector", "qdrant-server", "chroma-server", "milvus-server"]
+KINDS = ["faiss", "parquet", "lancedb", "qdrant", "sqlite-vec", *SERVERS]
 
 
 @pytest.fixture(params=KINDS)
@@ -36,8 +37,8 @@ def test_a_store_is_the_same_at_any_pace(kind, tmp_path):
     stitch = migrate.fit(old, Hashed(), kind="ridge", sample=40)
     done = {}
     for pace in (None, PACE):
-        made = migrate.translate(old, stitch, kind.new(tmp_path / f"new-{pace}"), pace=pace)
-        done[pace] = content(made.path if "://" in str(made.path) else kind.new(tmp_path / f"new-{pace}"))
+        made = migrate.translate(old, stitch, kind.place(tmp_path / f"new-{pace}"), pace=pace)
+        done[pace] = content(made.path if "://" in str(made.path) else kind.place(tmp_path / f"new-{pace}"))
     assert done[None] == done[PACE]
 
 
@@ -63,27 +64,27 @@ LOOKUPS = 5  # of samples, for the snapshot
 @pytest.mark.parametrize(
     ("old", "where", "expected"),
     [
-        ("Folder", "new", BLOCKS + PAGES),
-        ("Pgvector", "field", BLOCKS + LOOKUPS + 5 * PAGES),  # ids, vectors, those written, and both fields once more
+        ("faiss", "new", BLOCKS + PAGES),
+        ("pgvector", "field", BLOCKS + LOOKUPS + 5 * PAGES),  # ids, vectors, those written, and both fields once more
     ],
 )
 def test_it_rests_after_each_page_that_is_read_or_written(old, where, expected, tmp_path, monkeypatch):
     rests = []
     monkeypatch.setattr("migrate.pace.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
-    store = tools.installed(old)().make(tmp_path / "old", some_records(count=2_049))
-    stitch = migrate.fit(tools.Folder().make(tmp_path / "pairs", some_records()), Hashed(), kind="ridge", sample=40)
-    output = None if where == "field" else tools.installed("Pgvector")().new(tmp_path / "new")
+    store = kind_class(old)().make(tmp_path / "old", some_records(count=2_049))
+    stitch = migrate.fit(Faiss().make(tmp_path / "pairs", some_records()), Hashed(), kind="ridge", sample=40)
+    output = None if where == "field" else kind_class("pgvector")().place(tmp_path / "new")
     into = "added" if where == "field" else None
     migrate.translate(store, stitch, output, into=into, pace=PACE, any_store=True)
     assert len(rests) == expected
 
 
-@pytest.mark.parametrize("name", ["Pgvector", "Lance", "Parquet"])
+@pytest.mark.parametrize("name", ["pgvector", "lancedb", "parquet"])
 @pytest.mark.filterwarnings("ignore")
 def test_a_field_is_the_same_at_any_pace(name, tmp_path):
     found = []
     for pace in (None, PACE):
-        old = tools.installed(name)().make(tmp_path / f"old-{pace}", some_records())
+        old = kind_class(name)().make(tmp_path / f"old-{pace}", some_records())
         stitch = migrate.fit(old, Hashed(), kind="ridge", sample=40)
         migrate.translate(old, stitch, into="added", pace=pace)
         found.append(content(f"{old}{'&' if '?' in old.rpartition('#')[2] else '?'}vector=added"))

@@ -429,7 +429,8 @@ class Words(Hashed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["Folder", "Arrays", "Parquet", "Langchain", "Chroma", "Qdrant", "Milvus", "Lance", "SqliteVec", "Pgvector"]
+    "kind",
+    ["faiss", "arrays", "parquet", "langchain", "chroma", "qdrant", "milvus", "lancedb", "sqlite-vec", "pgvector"],
 )
 @pytest.mark.parametrize("order", ["shuffled", "reversed"])
 def test_a_re_embed_by_the_stores_own_model_keeps_every_vector(kind, order, kind_of, tmp_path):
@@ -442,7 +443,7 @@ def test_a_re_embed_by_the_stores_own_model_keeps_every_vector(kind, order, kind
     }
     maker = kind_of(kind)
     source = open_store(maker.make(tmp_path / "old", records))
-    new = maker.new(tmp_path / "new")
+    new = maker.place(tmp_path / "new")
     migrate.reembed(source, Words("words", tools.DIM), new)
     for store in (source, open_store(new)):
         rows, stored = read(store)

@@ -17,8 +17,8 @@ import pytest
 from blake3 import blake3
 from children import call_in_child
 from faiss_tools import build, damaged, save, write_docs
+from kinds import kind_class
 from sync_tools import Hashed, some_records, translate_in_parts
-from sync_tools import Parquet as Records
 
 import migrate
 from migrate import sync
@@ -439,7 +439,7 @@ def stitch(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stitch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        old = Records().make(folder / "old", some_records())
+        old = kind_class("parquet")().make(folder / "old", some_records())
         migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40).save(folder / "stitch")
     return old, str(folder / "stitch")
 
@@ -525,7 +525,7 @@ def test_an_object_that_is_damaged_is_noticed_before_it_is_translated(s3, stitch
     content = bytearray(system.cat_file(f"{root}/part-1.parquet"))
     content[2_000] ^= 1
     system.pipe_file(f"{root}/part-1.parquet", bytes(content))
-    with pytest.raises(StoreError, match=r"part-1\.parquet: its BLAKE3 .* is not that of the manifest"):
+    with pytest.raises(StoreError, match=r"part-1\.parquet: its BLAKE3 "):
         open_store(location, verify=True)
 
 

@@ -9,6 +9,8 @@ import pytest
 import sync_tools as tools
 from database_tests import DatabaseTests, name_of
 from database_tests import written as write
+from kind_base import records_of
+from kind_pgvector import Pgvector
 from postgres import as_text, connect, has_halves, server_url
 
 import migrate
@@ -27,7 +29,7 @@ def location(table):
 
 
 def create(table, documents, vectors, metric="l2"):
-    tools.Pgvector().create(table, tools.records_of(documents, vectors), metric)
+    Pgvector().create(table, records_of(documents, vectors), metric)
 
 
 class TestPgvector(DatabaseTests):
@@ -319,9 +321,7 @@ def test_what_cannot_be_opened_is_told_in_one_line(awkward, name, options, why):
 
 @pytest.mark.parametrize("place", ["", "host=/tmp password=secret#t", "mysql://h/db#t", "postgresql:/u:secret@h/db#t"])
 def test_what_is_no_url_of_a_server_is_a_usage_error(place):
-    with pytest.raises(
-        UsageError, match=r"this is not a location of .*; write pgvector:postgresql://HOST/DB#TABLE"
-    ) as error:
+    with pytest.raises(UsageError, match=r"write pgvector:postgresql://HOST/DB#TABLE") as error:
         open_store(f"pgvector:{place}")
     assert "secret" not in str(error.value)
 
@@ -360,7 +360,7 @@ def test_only_a_table_that_this_tool_made_is_replaced(awkward, tmp_path):
         output_of(location(f"{awkward}_new.embedding")).refuse_existing(force=False)
     with pytest.raises(UsageError, match="was not made by this tool"):
         output_of(location(awkward)).refuse_existing(force=True)
-    with pytest.raises(UsageError, match=r"name the one that is translated .* as in #fresh\.embedding"):
+    with pytest.raises(UsageError, match=r"as in #fresh\.embedding"):
         output_of(location("fresh")).writer(source, tmp_path, 4)
     with pytest.raises(UsageError, match="this is the table that is read"):
         output_of(location(f"{awkward}.embedding")).writer(source, tmp_path, 4)

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from faiss_tools import build, save, write_docs
+from kinds import kind_class
 
 from migrate.errors import StoreError, UsageError
 from migrate.stores import open_store
@@ -180,7 +181,7 @@ class TestLanceDB:
         again = open_store(place)
         row = list(again.ids(range(COUNT))).index("1001")
         assert np.array_equal(again.get(np.array([row])).vectors[0], queries(1)[0].astype(np.float16))
-        with pytest.raises(StoreError, match="does not hold numbers as large as those for document '1001'"):
+        with pytest.raises(StoreError, match="numbers as large as those for document '1001'"):
             store.records.put(["1001"], np.full((1, DIM), 1e6, np.float32))
 
     def test_an_older_version_is_searched_as_it_was(self, tmp_path):
@@ -308,7 +309,7 @@ class TestPgvector:
 
         with connect() as connection:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN n integer")
-        with pytest.raises(UsageError, match=r"invalid input syntax for type integer.*is the filter right"):
+        with pytest.raises(UsageError, match=r"type integer.*is the filter right"):
             open_store(location(table)).searcher().search(queries(), 3, {"n": "many"})
 
     def test_connections_that_the_server_closed_are_made_again(self, store):
@@ -343,9 +344,9 @@ class TestQdrant:
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client leaves its lock open
     def test_a_folder_that_another_process_has_open_says_so(self, tmp_path):
-        from sync_tools import installed, records_of
+        from kind_base import records_of
 
-        kind = installed("Qdrant")()
+        kind = kind_class("qdrant")()
         location = kind.make(tmp_path / "old", records_of(example_documents(5), example_vectors(5)))
         with kind.opened(location):
             store = open_store(location)

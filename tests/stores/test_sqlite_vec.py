@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from children import run_command
 from database_tests import DatabaseTests, written
+from kinds import kind_class
 
 import migrate
 from migrate.cli.main import run
@@ -15,12 +15,11 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 
-pytest.importorskip("apsw", reason="needs the extra sqlite-vec")
-pytest.importorskip("sqlite_vec", reason="needs the extra sqlite-vec")
+SqliteVec = kind_class("sqlite-vec")
 
 
 def connect(path):
-    return tools.SqliteVec().connect(f"sqlite-vec:{path}#")
+    return SqliteVec().connect(f"sqlite-vec:{path}#")
 
 
 class TestSqliteVec(DatabaseTests):
@@ -179,7 +178,7 @@ def test_a_new_database_has_the_documents_of_another_kind_and_no_inner_product(s
 def test_a_copy_keeps_the_name_of_its_table_and_how_it_is_opened(awkward, tmp_path):
     source = open_store(f"sqlite-vec:{awkward}#vectors?text=odd docs.content")
     fitted = migrate.fit(source, "tfidf:4", sample=40)
-    with pytest.raises(UsageError, match="a copy of a database has its tables; call this one vectors"):
+    with pytest.raises(UsageError, match="call this one vectors"):
         migrate.translate(source, fitted, f"sqlite-vec:{tmp_path}/new#words")
     assert not (tmp_path / "new").exists()
     done = migrate.translate(source, fitted, f"sqlite-vec:{tmp_path}/new#vectors")

@@ -89,9 +89,7 @@ def test_an_index_that_faiss_builds_from_no_name_is_read_but_another_kind_is_wri
     save(build(factory, originals), tmp_path / "old")
     old = open_store(tmp_path / "old")
     assert len(read(old)[0]) == ROWS
-    with pytest.raises(
-        UnsupportedStoreError, match=r"builds none from a name; write another index, such as -o 'faiss:"
-    ):
+    with pytest.raises(UnsupportedStoreError, match=r"write another index, such as -o 'faiss:"):
         old.destination(tmp_path / "new", NEW_DIM)
     (tmp_path / "new").mkdir()
     writer = registry.output_of(f"faiss:{tmp_path / 'new'}#?index=HNSW8").writer(old, tmp_path / "new", DIM)

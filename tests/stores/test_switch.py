@@ -16,11 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sync_tools as tools
 from asking import asking
 from children import call_in_child
 from database_tests import files_of, written
 from dying import interrupt_at
+from kind_faiss import Faiss
+from kind_pgvector import Pgvector
+from kinds import kind_class
 from postgres import as_text, connect, wait_for_lock
 from safe_reports import BOUNDS
 from switch_tools import (
@@ -55,20 +57,20 @@ from migrate.testing.stores import example_documents
 
 
 def folders(tmp_path):
-    old = tools.Folder().make(tmp_path / "old", records())
+    old = Faiss().make(tmp_path / "old", records())
     translate(old, tmp_path / "new")
     return old, str(tmp_path / "new")
 
 
 def sqlites(tmp_path):
-    tools.installed("SqliteVec")
+    kind_class("sqlite-vec")
     old = make_sqlite(tmp_path / "app")
     translate(old, tmp_path / "new")
     return old, f"sqlite-vec:{tmp_path}/new/my.db#items"
 
 
 def tables(tmp_path):
-    old = tools.Pgvector().make(tmp_path, records())
+    old = Pgvector().make(tmp_path, records())
     written(open_store(old), f"{old}_new", tmp_path / "content", new_vectors())
     return old, f"{old}_new"
 
@@ -79,7 +81,7 @@ def served(tmp_path):
     from chroma_tools import server
 
     place = f"{server()[1]}#c{time.time_ns():x}"
-    source = tools.Folder().make(tmp_path / "source", records())
+    source = Faiss().make(tmp_path / "source", records())
     written(open_store(source), place, tmp_path / "one", old_vectors())
     written(open_store(place), f"{place}-new", tmp_path / "two", new_vectors())
     return place, f"{place}-new"
@@ -87,10 +89,10 @@ def served(tmp_path):
 
 def parquets(tmp_path):
     """Folders of which the new one has fewer files than the old one."""
-    kind = tools.installed("Parquet")()
+    kind = kind_class("parquet")()
     old = kind.make(tmp_path / "old", records()).partition("#")[0]
-    translate(old, tmp_path / "new", output=output_of(kind.new(tmp_path / "new")))
-    return old, kind.new(tmp_path / "new")
+    translate(old, tmp_path / "new", output=output_of(kind.place(tmp_path / "new")))
+    return old, kind.place(tmp_path / "new")
 
 
 MAKERS = [folders, sqlites, parquets, *(pytest.param(make, marks=pytest.mark.slow) for make in (tables, served))]
@@ -212,7 +214,7 @@ def test_a_proven_switch_takes_no_other_texts(tmp_path, with_source):
         store.companions.keep(replace(store.info.manifest, inputs=rows))
         report["stores"] = {"translated": content_of(open_store(new))}
     (tmp_path / "r.json").write_text(json.dumps(report))
-    with pytest.raises(InputError, match="1 documents got another text or vector and 0 other metadata"):
+    with pytest.raises(InputError, match=r"1 documents .* and 0 other metadata"):
         switch(old, new, audit=tmp_path / "r.json")
     assert has(old)[0] == "old"
 
@@ -225,7 +227,7 @@ def test_a_proven_switch_takes_no_other_metadata(tmp_path):
     lines[3]["metadata"] = {"tenant": "another"}
     documents.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = write_report(tmp_path / "r.json", old, new)
-    with pytest.raises(InputError, match="0 documents got another text or vector and 1 other metadata"):
+    with pytest.raises(InputError, match=r"0 documents .* and 1 other metadata"):
         switch(old, new, audit=report)
 
 
@@ -410,7 +412,7 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
     old, new = make(tmp_path)
     before = tuple(search(old))
     answers = searched_all_the_while(old, new, search)
-    assert len(set(answers)) == 2, "the answers of two stores, both seen, and no others"
+    assert len(set(answers)) == 2, "answers of two stores, both seen"
     assert answers[-1] == before
 
 
@@ -434,8 +436,8 @@ def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(tmp_path)
             return ()
 
     answers = searched_all_the_while(old, new, search)
-    assert len(answers_of_held) == 1, "who holds the collection goes on with the old one, without a failure"
-    assert len({*answers} - {()}) == 2, "the answers of two stores, both seen, and no others"
+    assert len(answers_of_held) == 1, "who holds the old one goes on"
+    assert len({*answers} - {()}) == 2, "answers of two stores, both seen"
 
 
 def named_on_a_server(tmp_path):
@@ -452,8 +454,8 @@ def named_on_a_server(tmp_path):
 
 def named_in_folders(tmp_path):
     """Whole folders whose collections name a function."""
-    kind = tools.installed("Chroma")()
-    old, new = (kind.new(tmp_path / name) for name in ("old", "new"))
+    kind = kind_class("chroma")()
+    old, new = (kind.place(tmp_path / name) for name in ("old", "new"))
     with kind.opened(old) as client:
         make_named(client, "docs", old_vectors())
     translate(old, tmp_path / "new")
@@ -493,7 +495,7 @@ def test_a_folder_with_something_else_is_refused_by_name(tmp_path):
         switch(old, new, unproven=True)
     for number in range(6):
         (tmp_path / "old" / f"notes{number}").touch()
-    with pytest.raises(UsageError, match="there is notes0, notes1, notes2, notes3, notes4, which"):
+    with pytest.raises(UsageError, match="notes0, notes1, notes2, notes3, notes4, which"):
         switch(old, new, unproven=True)
     with pytest.raises(UsageError, match=re.escape("this is the old store itself")):
         switch(old, old, unproven=True)
@@ -533,7 +535,7 @@ def test_what_is_half_switched_or_half_undone_is_not_forgotten(call, moment, tmp
         forget(old)
         assert has(old) == ("new", NEW_MODEL) and not Path(new).exists()
         return
-    with pytest.raises(UsageError, match="the switch is incomplete: run `switch` or `rollback` to finish it"):
+    with pytest.raises(UsageError, match="incomplete: run `switch` or `rollback`"):
         forget(old)
     rollback(old)
     assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
@@ -547,10 +549,10 @@ def test_what_is_half_forgotten_is_neither_switched_nor_undone(moment, tmp_path,
         interrupt_at(moment, patch)
         with pytest.raises(KeyboardInterrupt):
             forget(old)
-    with pytest.raises(UsageError, match="the old store is deleted, at least in part; run `forget` again"):
+    with pytest.raises(UsageError, match="at least in part; run `forget` again"):
         rollback(old)
     exchange = find_exchange(old)
-    with pytest.raises(UsageError, match="the old store is only partly deleted; run `forget` again"):
+    with pytest.raises(UsageError, match="only partly deleted; run `forget` again"):
         exchange.switch(exchange.record())
     assert has(old) == ("new", NEW_MODEL)
     forget(old)
@@ -604,7 +606,7 @@ def test_whether_stores_can_be_switched_is_known_without_switching(tmp_path):
 
 def test_files_on_object_storage_do_not_trade_names(tmp_path):
     fsspec = pytest.importorskip("fsspec")
-    local = tools.installed("Parquet")().make(tmp_path / "files", records()).partition("#")[0]
+    local = kind_class("parquet")().make(tmp_path / "files", records()).partition("#")[0]
     place = fsspec.filesystem("memory")
     for name in ("old", "new"):
         place.put(local.partition(":")[2], f"/switched/{tmp_path.name}/{name}", recursive=True)
@@ -623,9 +625,9 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Chroma", "SqliteVec"])
+@pytest.mark.parametrize("kind", ["chroma", "sqlite-vec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
-    kind = tools.installed(kind)()
+    kind = kind_class(kind)()
     kind.make(tmp_path / "old", records(), name="others")
     old, new = kind.make(tmp_path / "old", records()), kind.location(tmp_path / "new", kind.name)
     translate(old, tmp_path / "new")
@@ -645,7 +647,7 @@ def test_other_ids_fewer_documents_or_another_kind_are_refused(tmp_path):
     (tmp_path / "new" / "docs.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match="other ids than"):
         switch(old, new, unproven=True)
-    fewer = tools.Folder().make(tmp_path / "fewer", dict(list(records().items())[1:]))
+    fewer = Faiss().make(tmp_path / "fewer", dict(list(records().items())[1:]))
     with pytest.raises(InputError, match="other vectors than"):
         switch(old, fewer, unproven=True)
     with pytest.raises(UsageError, match="this is a store of the kind sqlite-vec"):
@@ -681,7 +683,7 @@ def test_a_folder_that_came_later_is_not_taken_for_the_old_one(tmp_path):
     old, new = folders(tmp_path)
     switch(old, new, unproven=True)
     shutil.rmtree(new)
-    tools.Folder().make(Path(new), records())
+    Faiss().make(Path(new), records())
     for undo in (rollback, forget):
         with pytest.raises(InputError, match="other stores have come to the places"):
             undo(old)
@@ -722,7 +724,7 @@ def test_what_was_written_beside_the_table_since_the_copy_is_not_lost(which, que
 
     with closing(apsw.Connection(str(tmp_path / {"old": "app"}.get(which, which) / "my.db"))) as connection:
         connection.execute(question)
-    with pytest.raises(UsageError, match=r"its table \w+ differs from that of .*; sync the new"):
+    with pytest.raises(UsageError, match=r"its table \w+ differs "):
         switch(old, new, unproven=True)
     assert has(old)[0] == "old" and not is_noted(old)
 

@@ -10,6 +10,7 @@ import pytest
 import sync_tools as tools
 from asking import asking
 from children import call_in_child
+from kind_faiss import Faiss
 from sync_tools import Hashed, changed, some_records, sync_billed, truth
 
 import migrate
@@ -29,7 +30,7 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
 from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
 
-KINDS = ["Folder", "ChromaServer", "Milvus", "MilvusServer", "SqliteVec", "Pgvector"]
+KINDS = ["faiss", "chroma-server", "milvus", "milvus-server", "sqlite-vec", "pgvector"]
 """`tests/golden` brings stores of the other kinds up to date."""
 
 
@@ -72,8 +73,8 @@ def check_synced(old, new, before, records, after):
     assert [sources[doc_id] for doc_id in ids] == stored_sources(new).tolist()
 
 
-CROSS = [("Folder", "Chroma"), ("Folder", "SqliteVec"), ("Pgvector", "Folder"), ("Langchain", "faiss"),
-         ("Folder", "Parquet"), ("Parquet", "Folder")]  # fmt: skip
+CROSS = [("faiss", "chroma"), ("faiss", "sqlite-vec"), ("pgvector", "faiss"), ("langchain", "faiss"),
+         ("faiss", "parquet"), ("parquet", "faiss")]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -82,9 +83,11 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     kind, embedder = kind_of(old_kind), Hashed()
     records = some_records()
     old = kind.make(tmp_path / "old", records)
-    output = f"faiss:{tmp_path / 'new'}" if new_kind == "faiss" else kind_of(new_kind).new(tmp_path / "new")
-    if new_kind == "SqliteVec" != old_kind:  # a new database, not a copy of the old one
-        output = f"sqlite-vec:{tmp_path / 'new'}#items"
+    output = kind_of(new_kind).place(tmp_path / "new")
+    if (old_kind, new_kind) == ("langchain", "faiss"):  # else it would be a folder of LangChain's
+        output = f"faiss:{output}"
+    if new_kind == "sqlite-vec" != old_kind:  # a new database, not a copy of the old one
+        output = kind_of(new_kind).named_place(tmp_path / "new")
     new = translated(old, output, embedder)
     before, model = by_id(new), new.info.manifest.model
 
@@ -94,7 +97,7 @@ def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of,
     n_vectors = sum(before[name][1] != 1 for name in sorted(records)[100:102])
     del embedder.asked[:]
     plan = Sync(open_store(old), open_store(new.info.location), target=embedder).open()
-    is_copy = old_kind == new_kind or (old_kind, new_kind) == ("Parquet", "Folder")  # of files, by their folder alone
+    is_copy = old_kind == new_kind or (old_kind, new_kind) == ("parquet", "faiss")  # of files, by their folder alone
     metadata = 10 if is_copy else None
     expected = (30, 20 + n_vectors, metadata, 15, 200 - 15 - 20 - n_vectors - (metadata or 0))
     assert astuple(plan.changes.counts) == expected
@@ -127,11 +130,11 @@ def metadata_alone(records):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("old_kind", "new_kind"), [("Parquet", "Folder"), ("Lance", "Chroma")])
+@pytest.mark.parametrize(("old_kind", "new_kind"), [("parquet", "faiss"), ("lancedb", "chroma")])
 def test_metadata_that_changed_alone_goes_along_between_kinds(old_kind, new_kind, kind_of, tmp_path):
     kind, embedder, records = kind_of(old_kind), Hashed(), some_records()
     old = kind.make(tmp_path / "old", records)
-    new = translated(old, kind_of(new_kind).new(tmp_path / "new"), embedder)
+    new = translated(old, kind_of(new_kind).place(tmp_path / "new"), embedder)
     after = metadata_alone(records)
     kind.change(old, records, after)
     del embedder.asked[:]
@@ -161,15 +164,15 @@ def stale(kind, tmp_path, name="pair"):
     """An old store that has changed, and the new one that has not."""
     records = some_records()
     old = kind.make(tmp_path / name / "old", records)
-    new = translated(old, kind.new(tmp_path / name / "new"), Hashed()).info.location
+    new = translated(old, kind.place(tmp_path / name / "new"), Hashed()).info.location
     kind.change(old, records, changed(records))
     return old, new
 
 
 POINTS = ["begun:1", "recorded:2", "written:3", "filled:1", "complete:1", "published:1"]
-KILLS = [("Folder", point) for point in [*POINTS, "aside:1"]]
-KILLS += [("Parquet", "recorded:2"), ("Parquet", "published:1"), ("SqliteVec", "complete:1")]
-KILLS += [("Pgvector", "recorded:2"), ("Pgvector", "complete:1")]
+KILLS = [("faiss", point) for point in [*POINTS, "aside:1"]]
+KILLS += [("parquet", "recorded:2"), ("parquet", "published:1"), ("sqlite-vec", "complete:1")]
+KILLS += [("pgvector", "recorded:2"), ("pgvector", "complete:1")]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +182,7 @@ def undisturbed(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(folder / name))
-        old, new = stale(tools.Folder(), folder)
+        old, new = stale(Faiss(), folder)
         sync_in_child(old, new, folder)
     return Path(new)
 
@@ -195,7 +198,7 @@ def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_
     after = content(open_store(new, verify=True))
     assert found in (before, after), "a reader never meets half"
     assert after[0] != before[0]
-    if name == "Folder":
+    if name == "faiss":
         assert digest(Path(new)) == digest(undisturbed)
         assert sorted(path.name for path in Path(new).parent.iterdir()) == ["new", "old"], "nothing is left over"
     assert embedded_texts(tmp_path / "bill") in (50, 51, 52), "nothing is paid for twice"
@@ -205,14 +208,14 @@ def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(name, point, kind_
 @pytest.fixture
 def fresh(tmp_path):
     """An old folder, and the new one that was made of it."""
-    old = tools.Folder().make(tmp_path / "old", some_records())
+    old = Faiss().make(tmp_path / "old", some_records())
     return old, translated(old, tmp_path / "new", Hashed()).info.location
 
 
 @pytest.fixture
 def pair(tmp_path):
     """An old folder that has changed, and the new one."""
-    return stale(tools.Folder(), tmp_path)
+    return stale(Faiss(), tmp_path)
 
 
 def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(fresh):
@@ -226,7 +229,7 @@ def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(fresh):
     with asking(read) as failures:
         for number in range(3):
             records[f"more-{number}"] = tools.record(f"more-{number}", f"the text {number}", 1)
-            tools.Folder().change(old, None, records)
+            Faiss().change(old, None, records)
             sizes.add(len(records))
             assert sync(open_store(old), open_store(new), target=Hashed()).written
     assert not failures
@@ -234,7 +237,7 @@ def test_who_reads_the_folder_all_the_while_finds_one_or_the_other(fresh):
 
 
 def test_what_was_backfilled_since_stays_and_is_not_paid_for_again(tmp_path):
-    kind, records = tools.Folder(), some_records()
+    kind, records = Faiss(), some_records()
     old = kind.make(tmp_path / "old", records)
     embedder = CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
     new = translated(old, tmp_path / "first", embedder)
@@ -253,7 +256,7 @@ def test_what_was_backfilled_since_stays_and_is_not_paid_for_again(tmp_path):
 
 
 def test_a_full_re_embed_is_synced_too_and_is_known_again(tmp_path):
-    kind, records = tools.Folder(), some_records()
+    kind, records = Faiss(), some_records()
     old, embedder = kind.make(tmp_path / "old", records), Hashed()
     reembed_store(open_store(old), embedder, tmp_path / "full")
     after = changed(records)
@@ -280,7 +283,7 @@ def test_a_store_from_before_checksums_is_compared_by_texts_and_says_so(pair):
 
 
 def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind_of, tmp_path):
-    kind, embedder = kind_of("SqliteVec"), Hashed()
+    kind, embedder = kind_of("sqlite-vec"), Hashed()
     old = kind.make(tmp_path / "old", some_records())
     new = translated(old, tmp_path / "new", embedder)
     del embedder.asked[:]
@@ -300,8 +303,8 @@ def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind
 
 @pytest.mark.slow
 def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_of, tmp_path):
-    kind, records = tools.Folder(), some_records()
-    target = kind_of("Pgvector").new(tmp_path)
+    kind, records = Faiss(), some_records()
+    target = kind_of("pgvector").place(tmp_path)
     old = kind.make(tmp_path / "old", records)
     fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
     migrate.translate(open_store(old), fitted, f"{target}.vectors?index=ivfflat&lists=7")
@@ -313,7 +316,7 @@ def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_o
 
 
 def test_an_index_that_was_asked_for_by_name_keeps_its_kind(kind_of, tmp_path):
-    kind, records = kind_of("Parquet"), some_records()
+    kind, records = kind_of("parquet"), some_records()
     old = kind.make(tmp_path / "old", records)
     fitted = migrate.fit(open_store(old), Hashed(), kind="ridge", sample=40)
     migrate.translate(open_store(old), fitted, f"faiss:{tmp_path}/new#?index=IVF4,SQ8")
@@ -333,7 +336,7 @@ def test_checksums_that_are_damaged_are_named_with_a_way_out(pair):
 
 def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
     old, new = pair
-    embedder, kind = Hashed(), tools.Folder()
+    embedder, kind = Hashed(), Faiss()
 
     def refused(one, other, error, words, model=embedder):
         with pytest.raises(error, match=words):
@@ -370,7 +373,7 @@ def test_a_store_that_was_switched_is_not_synced_until_it_is_back(fresh):
         with pytest.raises((UsageError, StoreError), match=r"answers in the place of|without a manifest"):
             sync(open_store(one), open_store(other), target=Hashed())
     rollback(old)
-    tools.Folder().change(old, None, changed(some_records()))
+    Faiss().change(old, None, changed(some_records()))
     assert sync(open_store(old), open_store(new), target=Hashed()).written
 
 
@@ -400,14 +403,14 @@ def test_a_store_that_is_a_mount_point_is_refused_before_anything_is_embedded(pa
     volume, embedder = tmp_path / "volume", Hashed()
     mount(volume)
     shutil.copytree(new, volume, dirs_exist_ok=True)
-    with pytest.raises(UsageError, match="volume: this is a mount point, and cannot be replaced"):
+    with pytest.raises(UsageError, match="volume: this is a mount point"):
         sync(open_store(old), open_store(volume), target=embedder)
     assert not embedder.asked
 
 
 def test_metadata_of_any_shape_is_compared(kind_of, tmp_path):
     """LangChain keeps what Python has: keys without an order, sets, NaN."""
-    kind, records = kind_of("Langchain"), some_records()
+    kind, records = kind_of("langchain"), some_records()
     names = sorted(records)[:3]
 
     def give(name, metadata):
@@ -453,14 +456,14 @@ def test_deletions_need_no_texts_and_no_model(tmp_path):
     done = sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
     assert astuple(done.counts) == (0, 0, 0, 10, 70)
     write(range(10, 90))
-    with pytest.raises(InputError, match="10 documents are new or changed, and the store holds no texts"):
+    with pytest.raises(InputError, match=r"10 documents .* holds no texts"):
         sync(open_store(folder), open_store(tmp_path / "new"), target=Hashed())
     assert sync(open_store(folder), open_store(tmp_path / "new"), target=ById()).counts.added == 10
 
 
 @pytest.mark.slow
 def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_path):
-    kind, records, embedder = kind_of("QdrantServer"), some_records(), Hashed()
+    kind, records, embedder = kind_of("qdrant-server"), some_records(), Hashed()
     old = kind.make(tmp_path, records)
     store = open_store(old)
     fitted = migrate.fit(store, embedder, kind="ridge", sample=40)
@@ -473,14 +476,14 @@ def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_pa
             kind.change(old, records, touched)
 
     with pytest.raises(StoreError, match=f"changed while it was read .the vector of '{names[1]}'.; nothing was"):
-        migrate.translate(store, fitted, kind.new(tmp_path), progress=change)
+        migrate.translate(store, fitted, kind.place(tmp_path), progress=change)
     assert [found.name for found in kind.server.get_collections().collections] == [open_store(old).driver.name]
 
 
 def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp_path):
     """A database has its documents in the order of their ids, whatever the order of the old store."""
-    kind, embedder = tools.Folder(), Hashed()
-    kind_of("SqliteVec")
+    kind, embedder = Faiss(), Hashed()
+    kind_of("sqlite-vec")
     old = kind.make(tmp_path / "old", some_records())
     plain = by_id(translated(old, tmp_path / "plain", embedder))
     table = by_id(translated(old, f"sqlite-vec:{tmp_path / 'table'}#items", embedder))
@@ -520,14 +523,14 @@ def test_every_bit_of_a_vector_counts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Lance", "SqliteVec", "Qdrant", "Chroma"])
+@pytest.mark.parametrize("name", ["lancedb", "sqlite-vec", "qdrant", "chroma"])
 @pytest.mark.parametrize("is_changed", [True, False])
 def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vectors(
     name, is_changed, kind_of, tmp_path
 ):
     kind, records, embedder = kind_of(name), some_records(), Hashed(dim=tools.DIM)
     old = kind.make(tmp_path / "old", records)
-    location = kind.new(tmp_path / "full")
+    location = kind.place(tmp_path / "full")
     reembed_store(open_store(old), embedder, location)
     ids = sorted(records)[:3]
     if is_changed:
@@ -545,20 +548,18 @@ def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Folder", "Lance", "SqliteVec"])
+@pytest.mark.parametrize("name", ["faiss", "lancedb", "sqlite-vec"])
 def test_a_re_embed_that_was_killed_at_its_end_is_known_by_a_switch_after_the_same_command(name, kind_of, tmp_path):
     kind = kind_of(name)
-    old, new = kind.make(tmp_path / "old", some_records()), kind.new(tmp_path / "full")
+    old, new = kind.make(tmp_path / "old", some_records()), kind.place(tmp_path / "full")
     call_in_child(tools.reembed_hashed, old, new, point="published")
     tools.reembed_hashed(old, new)
     assert switch(old, new).all_true
 
 
-@pytest.mark.parametrize("kind", [tools.Qdrant(), tools.SqliteVec()], ids=["qdrant", "sqlite-vec"])
-def test_a_name_with_a_hash_is_synced_whole(kind, tmp_path):
-    if isinstance(kind, tools.SqliteVec):
-        pytest.importorskip("apsw")
-    records = some_records()
+@pytest.mark.parametrize("name", ["qdrant", "sqlite-vec"])
+def test_a_name_with_a_hash_is_synced_whole(name, kind_of, tmp_path):
+    kind, records = kind_of(name), some_records()
     old = kind.make(tmp_path / "old", records, name="x#y")
     output = kind.location(tmp_path / "new", "x#y")
     new = translated(old, output, Hashed())

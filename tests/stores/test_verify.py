@@ -26,7 +26,7 @@ def test_a_store_is_held_against_its_manifest_in_rows_too_that_the_fingerprint_d
     fingerprint = before.snapshot().fingerprint
     flip(folder / "index.faiss", at=45 + 100 * 32 * 4)
     assert open_store(folder).snapshot().fingerprint == fingerprint
-    with pytest.raises(StoreError, match=r"index\.faiss: its BLAKE3 .* is not that of the manifest, .* copy it again"):
+    with pytest.raises(StoreError, match=r"index\.faiss: its BLAKE3 .* copy it again"):
         open_store(folder, verify=True)
 
 
