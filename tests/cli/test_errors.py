@@ -119,7 +119,7 @@ def moved(target_file, lead_migrate):
 def test_a_file_of_vectors_that_lies_elsewhere_is_asked_for(moved, lead_migrate):
     told = lead_migrate("audit moved --reference build --judged judged -q", code=2).complaint
     assert told.endswith(
-        "target.npz, which its vectors are from, is not in the current folder; say where it is with --target file:PATH"
+        "its vectors come from target.npz, which is not in the current folder; say where it is with --target file:PATH"
     )
 
 

@@ -370,7 +370,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     lead_migrate(checked.next.replace("DIR", "judged"), code=JUDGED)
     audit = "audit again --reference build --judged judged"
     told = lead_migrate(audit, code=2).complaint
-    assert "target.npz, which its vectors are from, is not in the current folder" in told
+    assert "its vectors come from target.npz, which is not in the current folder" in told
     told = lead_migrate(f"{audit} --target file:moved.npz --source of-a-file", code=2).complaint
     assert "--source-model file:PATH" in told
     lead_migrate(f"{audit} --target file:moved.npz", code=JUDGED)

@@ -51,7 +51,7 @@ def test_translate_uses_the_fallback_and_says_what_that_costs(lead_migrate):
     found = lead_migrate(f"{FIT_TEXTS} --json").document
     assert found["without_texts"] is None and found["fallback"]["stitch"] == "ridge+text"
     said = lead_migrate(f"{FIT_TEXTS} --force").out
-    assert "should the texts be gone), fitted on 60 of 150 documents" in said
+    assert "for a store without texts), fitted on 60 of 150 documents" in said
     ended = lead_migrate("translate bare stitch -o new --quiet")
     figures = (found["fallback"]["fallback_overlap_at_10"], found["fallback"]["overlap_at_10"])
     assert "it finds {:.1f} %, ridge+text {:.1f} %".format(*(100 * figure for figure in figures)) in ended.said
