@@ -41,7 +41,7 @@ ROOMS = {
 }
 """Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
 
-_BESIDE = {"rollback": "switch", "forget": "switch"}
+_DECLARED_IN = {"rollback": "switch", "forget": "switch"}
 """Commands that stand in the module of another, under their own name."""
 
 
@@ -128,7 +128,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 def _load(name: str) -> click.Command:
     if name in SUMMARIES and name not in ROOMS:
-        module = importlib.import_module(f"migrate.cli.commands.{_BESIDE.get(name, name)}")
+        module = importlib.import_module(f"migrate.cli.commands.{_DECLARED_IN.get(name, name)}")
         command: click.Command = getattr(module, name)
         return command
     from migrate.plugins import load_plugin, missing_extra
