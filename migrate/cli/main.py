@@ -174,7 +174,7 @@ def _unavailable(name: str, reason: str) -> click.Command:
     "--work-folder",
     type=click.Path(file_okay=False, path_type=Path),
     envvar=WORK_FOLDER,
-    help="Where databases are exported and copied to be read.  [default: the user's cache folder]",
+    help="Where databases are exported or copied for reading.  [default: the user's cache folder]",
 )
 @click.version_option(__version__, prog_name="lead-migrate")
 def cli(config: Path | None, work_folder: Path | None) -> None:  # noqa: ARG001 - the group reads `config`

@@ -28,7 +28,7 @@ class Judging:
     max_cost: float = field(
         default=5.0,
         metadata=described(
-            "Dollars that may be spent on judging without a question; spending stops there.",
+            "The most dollars to spend on judging without asking; spending stops there.",
             "usd",
             metavar="USD",
             section=COST,

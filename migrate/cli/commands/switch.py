@@ -39,7 +39,7 @@ def rollback() -> None:
 
 @options.command("forget", example="lead-migrate forget my-store --yes")
 @options.record(Forget)
-@options.option("--yes", is_flag=True, help="Delete without a question.")
+@options.option("--yes", is_flag=True, help="Delete without asking.")
 @options.dry_run
 @options.as_json
 @options.done_by("migrate.cli.switch:forget")
