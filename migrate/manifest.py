@@ -215,7 +215,7 @@ class CiphertextFacts(_Facts):
     `key` names the keys, `store` is a keyed hash of the store that only the holder of the secret key can compute,
     `norm_bound` a power of 2 that no vector's norm is above. Translated ones have the `norm` to bring the decrypted
     vectors to, the `mean` about which that is done, if it is (see `migrate.stitch.scores`), and the spec of the
-    `stitch`. `files` have their SHA-256.
+    `stitch`. `files` have their hashes.
     """
 
     key: str | None = _recorded("key")

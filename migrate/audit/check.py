@@ -51,7 +51,7 @@ class Check(Step["Compatibility"]):
         default=None,
         metadata={
             **JUDGED,
-            "help": "Judged queries, as for `audit`, that tell too what a difference costs; the sample is embedded "
+            "help": "Judged queries, as for `audit`, to measure what a difference costs; the sample is embedded "
             "even where a manifest answers.",
         },
     )

@@ -45,7 +45,7 @@ class Searchable:
         return dict(zip(rows, (document.text for document in self.store.documents(order)), strict=True))
 
 
-def unread(store: Store) -> Searchable:
+def without_rows(store: Store) -> Searchable:
     """Return a store of which nothing is read yet."""
     nothing = Names(0)
     return Searchable(store, Keys(nothing, nothing), np.empty((0, store.info.dim), np.float32))

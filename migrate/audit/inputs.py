@@ -13,7 +13,7 @@ from migrate.audit import findings
 from migrate.audit.arms import Arm, own_arms
 from migrate.audit.costs import Costs, costs_of
 from migrate.audit.document_queries import refuse_queries, without_documents
-from migrate.audit.experiment import Experiment, Searchable, unread
+from migrate.audit.experiment import Experiment, Searchable, without_rows
 from migrate.audit.keys import Keys, document_keys
 from migrate.audit.options import AuditOptions, names_store
 from migrate.audit.pool import PoolStep, expected_documents
@@ -177,7 +177,7 @@ def _check_plan(inputs: AuditInputs) -> None:
     """Make sure that there may be an arm of the plan; arms of somebody's own say their names before they rank."""
     translated = inputs.translated
     # Nothing is read for it: arms of somebody's own are asked for their names before anything is embedded
-    stores = {FULL: unread(inputs.full or translated), TRANSLATED: unread(translated)}
+    stores = {FULL: without_rows(inputs.full or translated), TRANSLATED: without_rows(translated)}
     unasked = Experiment(inputs.settings, inputs.query_set, stores, pool_depth=inputs.settings.pool_depth)
     choices = [choice for arms_of in own_arms() for choice in arms_of(unasked, Runs())]
     has_source = inputs.source is not None

@@ -174,4 +174,4 @@ def unchanged_finding(store: Store) -> Observation | None:
         return Observation("unchanged", False, str(error))
     if not index_is_verified(store):
         return None
-    return Observation("unchanged", True, f"as in the manifest, by SHA-256: {', '.join(names)}")
+    return Observation("unchanged", True, f"as in the manifest, by hash: {', '.join(names)}")

@@ -2,7 +2,7 @@
 
 SECTIONS = {
     "Start here": {
-        "demo": "Move a store that comes along, offline.",
+        "demo": "Move a store that ships with the package, offline.",
         "inspect": "Show what a store or a stitch contains.",
         "assess": "Estimate what a migration would cost, or choose a target.",
         "run": "Fit, translate and audit in one command.",
@@ -12,14 +12,14 @@ SECTIONS = {
         "translate": "Translate a store with a stitch.",
         "audit": "Judge a translated store.",
         "report": "Show an audit again from its JSON report.",
-        "reembed": "Embed a store anew with the new model.",
-        "backfill": "Put true vectors from the cache into a store.",
+        "reembed": "Embed every text of a store with the new model.",
+        "backfill": "Replace translated vectors by true ones from the cache.",
         "collections": "",
     },
     "In production": {
         "live": "",
         "sync": "Bring a translated store up to date.",
-        "switch": "Put the new store in the old one's place.",
+        "switch": "Put the new store in the place of the old one.",
         "rollback": "Undo a switch: put the old store back in its place.",
         "forget": "Delete the old store after a switch.",
     },

@@ -166,7 +166,7 @@ def _show(fitted: FittedStitch, output: Path | str, count: int, *, bare: bool, i
     pairs = fitted.manifest.counts["pairs"]
     fallback = ""
     if fitted.fallback is not None:
-        fallback = f" (and {fitted.fallback.stitch.spec}, should the texts be gone)"
+        fallback = f" ({fitted.fallback.stitch.spec} for a store without texts)"
     show(f"{output}: {fitted.stitch.spec}{fallback}, fitted on {pairs:,} of {count:,} documents")
 
 

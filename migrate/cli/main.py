@@ -41,7 +41,7 @@ ROOMS = {
 }
 """Commands that come by entry points of `lead_migrate.commands`, as others may, and the extras that install them."""
 
-_BESIDE = {"rollback": "switch", "forget": "switch"}
+_DECLARED_IN = {"rollback": "switch", "forget": "switch"}
 """Commands that stand in the module of another, under their own name."""
 
 
@@ -129,7 +129,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 def _load(name: str) -> click.Command:
     if name in SUMMARIES and name not in ROOMS:
-        module = importlib.import_module(f"migrate.cli.commands.{_BESIDE.get(name, name)}")
+        module = importlib.import_module(f"migrate.cli.commands.{_DECLARED_IN.get(name, name)}")
         command: click.Command = getattr(module, name)
         return command
     from migrate.plugins import load_plugin, missing_extra
@@ -176,7 +176,7 @@ def _unavailable(name: str, reason: str) -> click.Command:
     "--work-folder",
     type=click.Path(file_okay=False, path_type=Path),
     envvar=WORK_FOLDER,
-    help="Where databases are exported and copied to be read.  [default: the user's cache folder]",
+    help="Where databases are exported or copied for reading.  [default: the user's cache folder]",
 )
 @click.version_option(__version__, prog_name="lead-migrate")
 def cli(config: Path | None, work_folder: Path | None) -> None:  # noqa: ARG001 - the group reads `config`

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 JUDGED, TARGET, OLD, STORE, KEYS, STITCH = "DIR", "SPEC", "OLD", "STORE", "KEYS", "STITCH"
 _TO_FILL_IN = {
     JUDGED: (
-        "DIR: your judged queries, a folder in the form of BEIR or the name of a BEIR set",
-        "nothing is judged? --queries FILE or --queries synthetic in the place of --judged",
+        "DIR: your judged queries, a folder in BEIR format or the name of a BEIR set",
+        "no judged queries? use --queries FILE or --queries synthetic instead of --judged",
     ),
     TARGET: ("SPEC: the model to move to, such as sentence-transformers:all-mpnet-base-v2",),
     OLD: ("OLD: the store that the new one was made from",),

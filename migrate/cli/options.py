@@ -161,7 +161,7 @@ def _help_all(*, hidden: bool) -> click.Option:
         allow_from_autoenv=False,
         hidden=hidden,
         callback=_show_everything,
-        help="Show the options that are seldom needed too, and exit.",
+        help="Also show the options that are seldom needed, and exit.",
     )
 
 
@@ -413,7 +413,7 @@ quiet = option(
     section=GENERAL,
 )
 verbose = option(
-    "--verbose", "-v", is_flag=True, help="Show every arm, slice and note too, after the verdict.", section=GENERAL
+    "--verbose", "-v", is_flag=True, help="Also show every arm, slice and note, after the verdict.", section=GENERAL
 )
 as_json = option(
     "--json",
@@ -435,7 +435,7 @@ dry_run = option(
     help="Say what would be read, embedded, paid and written; embed and write nothing.",
     section=GENERAL,
 )
-agreed = option("--yes", is_flag=True, help="Agree to what it costs beforehand, even beyond --max-cost.", section=COST)
+agreed = option("--yes", is_flag=True, help="Agree to the cost in advance, even beyond --max-cost.", section=COST)
 
 
 CONFIGURATION = "migrate.configuration"

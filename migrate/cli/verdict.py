@@ -52,7 +52,7 @@ def load_model_of(store: Store, spec: Embedder | str | None, flag: str, options:
         refuse_recorded_code(recorded, store.info.location, flag)
     if is_out_of_sight(recorded):
         raise UsageError(
-            f"{store.info.location}: {file_of(recorded)}, which its vectors are from, is not in the current folder; "
+            f"{store.info.location}: its vectors come from {file_of(recorded)}, which is not in the current folder; "
             f"say where it is with {flag} file:PATH"
         )
     embedder = load_model(options, str(spec or recorded.spec), recorded=recorded, state=store.folder)

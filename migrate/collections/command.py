@@ -20,8 +20,8 @@ def command() -> None:
     """Move many collections of one place, such as all of a Chroma folder, by one stitch.
 
     A location with a `*`, in quotes, means all collections whose names match: 'chroma:FOLDER#*'. They share one sample,
-    one fit, one estimate and one cap. Each is then a store of its own, and is translated, judged and switched by
-    itself. A command that was killed is continued by the same command; what is finished is not done again.
+    one fit, one estimate and one cap. Each is then translated, judged and switched separately. If a command is killed,
+    the same command resumes it; finished work is not repeated.
     """
 
 
@@ -31,7 +31,7 @@ def command() -> None:
 @options.as_json
 @options.done_by("migrate.collections.action:inspect")
 def inspect() -> None:
-    """List the collections that STORE means, and which are left out of a migration, and why."""
+    """List the collections that match STORE, and say which of them a migration leaves out, and why."""
 
 
 @command.add_command
@@ -50,10 +50,11 @@ def inspect() -> None:
 @options.quiet
 @options.done_by("migrate.collections.action:fit")
 def fit() -> None:
-    """Learn one map from the vectors of all collections that STORE means.
+    """Learn one map from the vectors of all collections that match STORE.
 
-    Collections of fewer than 100 documents are embedded whole, as no audit could find so few SAFE; of the others, the
-    sample has some documents of each. The output has a stitch for each, with the same map and its own true vectors.
+    Collections of fewer than 100 documents are embedded in full, because no audit could find so few SAFE; the sample
+    takes some documents from each of the others. The output has a stitch for each collection, with the same map and the
+    collection's own true vectors.
     """
 
 

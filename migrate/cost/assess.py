@@ -226,12 +226,12 @@ def _notes(count: TextCount, target: Profile, rate: Rate | None, *, is_audited: 
         yield f"{count.over_limit:,} documents are longer than the {target.max_tokens:,} tokens the model takes; {fate}"
     yield (
         f"a migration embeds a sample of {SAMPLE_SIZE:,} documents, and for its proof by an audit up to "
-        f"{PROOF_DOCUMENTS:,}; two stages embed, beside that, at most {DEPTH} for each of {QUERIES:,} queries"
+        f"{PROOF_DOCUMENTS:,}; two stages embed in addition at most {DEPTH} for each of {QUERIES:,} queries"
     )
     if not is_audited:
         yield (
-            "kept is nDCG@10 against a full re-embed, between two published models elsewhere; an audit says what it is "
-            "here, and --audit shows it"
+            "kept: nDCG@10 relative to a full re-embed, measured elsewhere between two published models; an audit "
+            "measures it on your store, and --audit shows that"
         )
 
 
@@ -250,8 +250,8 @@ def _note_on_time(target: Profile, rate: Rate | None) -> str:
     if rate is not None:
         return f"time: {rate.sentence(is_api=target.is_api)}"
     if target.is_api:
-        return "time is not known; SPEC,rate=3000/min says what the server allows"
-    return "time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s says it"
+        return "the time is not known; SPEC,rate=3000/min sets the rate that the server allows"
+    return "the time is not known; --calibrate embeds 32 documents and times them, SPEC,rate=50/s sets the rate"
 
 
 def read_kept(path: Path) -> dict[str, QualityKept]:

@@ -17,9 +17,9 @@ STORE = click.argument("store", type=options.STORE)
 def command() -> None:
     """Complete a translated store while it serves.
 
-    A program serves it with `migrate.live`, which notes what users look for. `run` gives it true vectors, most wanted
-    first, and watches what is served; `status` says how it is doing, the verdict first; `stop` ends the worker.
-    While it runs, `pause` and `resume` hold it up and let it go on.
+    A program serves it with `migrate.live`, which notes what users look for. `run` starts a worker that gives it true
+    vectors, most wanted first, and watches what is served. `status` shows the verdict and the progress, `stop` ends the
+    worker, and `pause` and `resume` pause it and let it continue.
     """
 
 
@@ -42,8 +42,8 @@ def command() -> None:
 def run() -> None:
     """Give the translated STORE true vectors.
 
-    It ends by `live stop` or Ctrl-C, and nothing is lost by that. A database is written to record by record. Files stay
-    as they are: searchers find the true vectors in the embedding cache, and `backfill` writes a new store with them.
+    Ends with `live stop` or Ctrl-C, and loses nothing. In a database, it updates the records one by one. Files stay as
+    they are: searchers find the true vectors in the embedding cache, and `backfill` writes a new store with them.
     """
 
 
@@ -64,9 +64,9 @@ def status() -> None:
 @STORE
 @options.done_by("migrate.live.actions:stop")
 def stop() -> None:
-    """End the worker of STORE, and wait until it has.
+    """End the worker of STORE, and wait until it has ended.
 
-    What it has embedded is written first.
+    It first writes what it has embedded.
     """
 
 
@@ -75,9 +75,9 @@ def stop() -> None:
 @STORE
 @options.done_by("migrate.live.actions:pause")
 def pause() -> None:
-    """Hold up the worker of STORE, and wait until it has come to rest.
+    """Pause the worker of STORE, and wait until it is idle.
 
-    It embeds and writes nothing until `live resume`, even if it is killed and started again. Searchers go on.
+    It embeds and writes nothing until `live resume`, even if it is killed and started again. Searchers keep running.
     """
 
 
@@ -86,4 +86,4 @@ def pause() -> None:
 @STORE
 @options.done_by("migrate.live.actions:resume")
 def resume() -> None:
-    """Let the worker of STORE go on after `live pause`."""
+    """Let the worker of STORE continue after `live pause`."""

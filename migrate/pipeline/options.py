@@ -28,8 +28,8 @@ class RunOptions(JudgedOptions):
     reference: str = field(
         default="auto",
         metadata=option(
-            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`); `auto` is "
-            "a pool, and a full re-embed without an audit where that would be all documents.",
+            "What to compare with: a `pool` of documents that are embedded now, or every document (`build`); `auto` "
+            "uses a pool, or, if the pool would be all documents, makes a full re-embed without an audit.",
             choices=("auto", "pool", "build"),
         ),
     )

@@ -115,7 +115,7 @@ def fit_sentences(selection: Selection) -> list[str]:
         choice_sentence(selection),
         f"expect: of the 10 nearest neighbours that a full re-embed would find among the sample's documents, "
         f"{selection.chosen} finds {percent(best.overlap_at_10)} (95 % bounds: {_span(low, high)}); "
-        "what that means for queries is for the audit to say",
+        "only an audit can say what that means for queries",
     ]
     sentences += _worth(selection)
     if selection.tried is not None and not selection.tried.is_target:

@@ -73,7 +73,7 @@ def stitch_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "spec", of["spec"]
     yield "maps", f"{of['maps']}: {of['from_model'] or 'a model that is not named'} -> {of['to_model'] or '?'}"
     yield "dimensions", f"{of['from_dimension']:,} -> {of['to_dimension']:,}, vectors of length {of['output_norm']:.4g}"
-    yield "pairs", f"{of['pairs']:,}, of {of['true_vectors']:,} the true vectors are kept"
+    yield "pairs", f"{of['pairs']:,}, and {of['true_vectors']:,} true vectors are kept"
     yield "views", ", ".join(of["views"]) or "the old vector alone"
     if of["without_texts"]:
         yield "without texts", of["without_texts"]

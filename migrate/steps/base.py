@@ -92,7 +92,7 @@ def parameter(text: str) -> Mapping[str, Any]:
 FORCE = option("Replace what --output names if it exists.", section=GENERAL)
 FORCE_REPORTS = option("Replace the files of --report if they exist.", section=GENERAL)
 RESTART = option("Discard what an earlier run left unfinished.", section=GENERAL, is_seldom=True)
-SEED = option("Seed of everything that is drawn at random.", "seed", section=GENERAL, is_seldom=True)
+SEED = option("Seed for everything that is random.", "seed", section=GENERAL, is_seldom=True)
 PRICE = option(
     "Dollars per million tokens of the target model, 0 for a free one.  [default: the registry's]",
     "price",
@@ -101,7 +101,7 @@ PRICE = option(
 )
 
 QUERY_LOG = option(
-    "Queries of users, one a line, or JSONL with `text`; documents near the top of their results go first.",
+    "Queries of users, one per line, or JSONL with `text`; documents near the top of their results go first.",
     "path",
     metavar="FILE",
 )
@@ -113,24 +113,24 @@ JUDGED = option(
     section=QUERIES,
 )
 UNJUDGED = option(
-    "Queries that nobody has judged, instead of --judged: a file with a query a line, or JSONL with "
-    "`text`; or the word `synthetic` to make some from the documents. The verdict is then provisional.",
+    "Queries without judgements, instead of --judged: a file with one query per line, or JSONL with `text`; or "
+    "the word `synthetic`, to make some from the documents. The verdict is then provisional.",
     "text",
     metavar="FILE|synthetic",
     section=QUERIES,
 )
 SPLIT = parameter("The qrels/SPLIT.tsv to judge by, where `judged` does not say one.")
 HOLD_OUT = option(
-    "Percent of the queries, such as 50%, to keep out of an audit by a pool: they can judge the store "
-    "later, as those that choose its documents cannot.",
+    "Percent of the queries, such as 50%, to hold out of an audit by a pool: they can judge the store "
+    "later, unlike the queries that choose its documents.",
     "text",
     metavar="PERCENT",
     section=QUERIES,
     is_seldom=True,
 )
 GROUP_FIELD = option(
-    "Metadata field of the queries, such as topic or user, whose equal values make one observation, besides "
-    "queries with similar vectors, which always do.",
+    "Metadata field of the queries, such as topic or user, by which queries are grouped: each group counts as "
+    "one observation. Queries with similar vectors always do.",
     "text",
     metavar="FIELD",
     section=QUERIES,
@@ -168,7 +168,7 @@ class PaidOptions:
     max_cost: float | None = field(
         default=5.0,
         metadata=option(
-            "Dollars that may be spent on models without a question; spending stops there.",
+            "The most dollars to spend on models without asking; spending stops there.",
             "usd",
             metavar="USD",
             section=COST,

@@ -114,7 +114,7 @@ class Uncovered:
             examples = f", such as {', '.join(map(repr, self.examples))}"
         return (
             f"{self.count:,} of {self.of:,} documents ({percent(share)}) lie outside what the sample covers{examples}: "
-            f"their confidence is below {self.lowest:.2f}, as that of 1 % of the sample was when it was held out"
+            f"their confidence is below {self.lowest:.2f}, as it was for only 1 % of the sample when held out"
         )
 
 

@@ -28,7 +28,7 @@ class Judging:
     max_cost: float = field(
         default=5.0,
         metadata=described(
-            "Dollars that may be spent on judging without a question; spending stops there.",
+            "The most dollars to spend on judging without asking; spending stops there.",
             "usd",
             metavar="USD",
             section=COST,
@@ -58,12 +58,12 @@ class Judging:
 def assess() -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to.
 
-    One table has a full re-embed, a migration with its sample and proof, two stages, and staying: tokens, money, time,
-    and what is kept. Nothing is sent anywhere and no key is needed. Texts that are in the embedding cache count as paid
-    for.
+    One table compares a full re-embed, a migration with its sample and proof, two stages, and staying: tokens, money,
+    time, and the quality that is kept. Nothing is sent anywhere and no key is needed. Texts that are in the embedding
+    cache count as paid for.
 
-    With --judged or --queries, the targets are judged: a sample and a pool of documents are embedded by each, priced
-    first, and one table says what a full re-embed and a translation would answer, and what they cost.
+    With --judged or --queries, the targets are judged: each embeds a sample and a pool of documents, after you have
+    seen the price, and one table shows the quality and the cost of a full re-embed and of a translation.
 
     The rate in SPEC,rate=N/UNIT may count texts of a local model here, and tokens: 1000000tok/min, or one of each with
     a comma between. Without it the limits of `--tier` hold.

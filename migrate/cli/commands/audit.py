@@ -16,6 +16,6 @@ def audit() -> None:
     """Judge whether a translated STORE is safe to use.
 
     Prints SAFE (exit 0), NOT SAFE (1) or INCONCLUSIVE (3), with the numbers behind it. With --reference pool, it embeds
-    a small part of the documents, and more only until the verdict is settled or --max-cost is reached; what is SAFE by
-    judged queries then is SAFE against a full re-embed.
+    a small part of the documents, and adds more until the verdict is settled or --max-cost is reached; a SAFE by judged
+    queries then holds against a full re-embed too.
     """

@@ -20,10 +20,9 @@ from migrate.steps.reembed import Reembed
 @options.quiet
 @options.done_by("migrate.cli.backfill:command")
 def backfill() -> None:
-    """Write a translated STORE anew, with true vectors.
+    """Write a translated STORE again, with true vectors from the cache.
 
-    Each text that was embedded since gets its own. What two-stage search, or any other run with the same model, has
-    left in the cache is used. Nothing is embedded but for a few texts of the cache, by which a model behind an API
-    proves that it still is the one whose vectors they are. The model is by default the store's own. `reembed
-    --from-cache` is the same.
+    Each document whose text has been embedded since, by two-stage search or any other run with the same model, gets its
+    true vector. Nothing new is embedded. Only a model behind an API embeds a few cached texts again, to prove that it
+    is still the model of those vectors. The default model is the store's own. `reembed --from-cache` does the same.
     """

@@ -18,8 +18,8 @@ from migrate.cli import options
 def check() -> None:
     """Verify which model the vectors of STORE come from.
 
-    Exits with 0 if they are those that the model gives to its texts, with 1 and the reason if not. A manifest whose
-    hash is that of the index answers at once. What fits instead, such as texts cut at another length, is printed as the
-    next command. Of vectors near the model's but not the same, it is said what they cost in retrieval, and whether a
-    stitch repairs it.
+    Exits with 0 if the model gives these vectors to the texts of STORE; if not, with 1 and the reason. If there is a
+    manifest with the hash of the index, nothing is embedded. If the model fits when used in another way, such as with
+    texts cut at another length, the next command records that. If the vectors are near the model's but not equal, it
+    reports what that costs in retrieval, and whether a stitch repairs it.
     """

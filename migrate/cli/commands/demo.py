@@ -36,12 +36,12 @@ from migrate.cli import options
 @options.quiet
 @options.done_by("migrate.cli.demo:command")
 def demo() -> None:
-    """Move a store that comes along, offline, and judge it.
+    """Move a store that ships with the package, offline, and judge the result.
 
-    The move is from all-MiniLM-L6-v2 to all-mpnet-base-v2. Documents are docstrings of the standard library, queries
-    the summary lines of some, taken out of the documents. Neither model is needed: the vectors of both come with the
-    package. Works without network and without key. Ends with the verdict, whatever it is, and exit code 0: it is the
-    demo that worked.
+    The move is from all-MiniLM-L6-v2 to all-mpnet-base-v2. The documents are docstrings of the standard library; the
+    queries are summary lines, taken out of some of the documents. You need neither model, because the vectors of both
+    ship with the package, and neither network nor key. The demo ends with a verdict; the exit code is 0 whatever the
+    verdict is, because the demo worked.
 
     The folder of -o has the store (`source`), its queries and judgements (`beir`), the vectors of both models
     (`all-MiniLM-L6-v2.npz`, `all-mpnet-base-v2.npz`), and what `run` leaves.

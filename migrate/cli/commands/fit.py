@@ -22,14 +22,15 @@ from migrate.steps.fit import Fit
 def fit() -> None:
     """Learn a map from STORE's vectors to another model's.
 
-    A sample is embedded with the target model. Prints how each candidate does on held-out documents. The stitch keeps
+    Embeds a sample with the target model, and prints how each candidate does on held-out documents. The stitch keeps
     the embedded sample, so those documents get their true vectors.
 
-    A store without texts can be fitted with a target of file:VECTORS.npz, whose vectors are found by id; the old
-    vectors are then all that the stitch reads.
+    A store without texts needs the target file:VECTORS.npz, whose vectors are found by id; the stitch then reads only
+    the old vectors.
 
-    The same command again, with its stitch in place, is done.
+    If the stitch is there already, the same command has nothing to do.
 
-    With `--direction query` the map is learned the other way round, so that STORE as it is can be asked by the target
-    model: by the arm `bridge` of an audit, or in an app by migrate.langchain.TranslatedEmbeddings.
+    With `--direction query` the map goes the other way, from new queries to old vectors, so that you can query STORE as
+    it is with the target model: in the arm `bridge` of an audit, or in a program with
+    migrate.langchain.TranslatedEmbeddings.
     """

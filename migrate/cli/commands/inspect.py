@@ -15,5 +15,5 @@ def inspect() -> None:
 
     Of a store: format, index, vectors, metric, norms, texts, model, and anything odd; of a folder with several stores,
     or a database with several tables or collections, list them. Of STITCH, a folder or a URL that `fit` wrote to: what
-    it maps and reads, how it was judged, the singular values and bias of each layer, and the loss curve of a network.
+    it maps and reads, and how it was judged.
     """

@@ -17,12 +17,13 @@ from migrate.steps.reembed import Reembed
 def reembed() -> None:
     """Embed every text of STORE with another model.
 
-    Kind, ids, order, texts and metric stay the same. What the embedding cache has is not embedded again. The same
-    command goes on where one broke off. Every vector is the model's own then, so that `switch` takes the new store
+    Kind, ids, order, texts and metric stay the same. Texts in the embedding cache are not embedded again. If a run
+    breaks off, the same command resumes it. Every vector is then the model's own, so `switch` accepts the new store
     without an audit.
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
     With --share only a part is embedded, the documents that matter most, and a stitch translates the others. With
-    --from-cache a translated STORE gets what the cache has; it keeps its other vectors (`backfill` is the same).
+    --from-cache a translated STORE gets the true vectors in the cache and keeps its other vectors (`backfill` does the
+    same).
     """

@@ -19,5 +19,6 @@ def report() -> None:
     """Show an audit again from the JSON report in FILE.
 
     Prints what `audit` or `run` printed, writes the report in other forms, and ends with the exit code of its verdict.
-    A report that its own numbers do not bear, as where it was edited or damaged, is refused.
+    A
+    report whose verdict does not follow from its own numbers, because it was edited or damaged, is refused.
     """

@@ -15,14 +15,14 @@ from migrate.pipeline import Run
 def run() -> None:
     """Fit a stitch, translate STORE, and audit the result.
 
-    Everything is left in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
-    --reference build, every document is embedded for comparison. Of a small store, of which fit and audit would embed
-    every document, there is nothing to judge, and no queries are needed: it is embedded in full, as `reembed` does,
-    unless --reference is named.
+    All results are in one folder. The audit embeds a pool of documents, no more than the verdict needs; with
+    --reference build, it embeds every document for comparison. If the store is so small that fit and audit would embed
+    every document, there is nothing to judge: the store is embedded in full, as by `reembed`, and no queries are
+    needed, unless --reference is given.
 
-    The same command again goes on where a run broke off; a finished run only prints its verdict again. With another
-    --reference, other queries, another margin or price it keeps the stitch and the translated store, and audits anew;
-    a store that was embedded in full is translated beside that.
+    If a run breaks off, the same command resumes it; after a finished run, it only prints the verdict again. With
+    another --reference, other queries, another margin or price, it keeps the stitch and the translated store, and
+    repeats the audit. If the store was embedded in full before, the translation is written beside that.
 
-    The arm `stay` is there when the source model is named, or when the store's manifest says it.
+    The arm `stay` needs the source model: name it, unless the store's manifest does.
     """

@@ -16,6 +16,6 @@ from migrate.steps.stamp import Stamp
 def stamp() -> None:
     """Record which model the vectors of STORE come from.
 
-    A manifest is written beside the index, so that later checks need no embedding. The store is checked first; exits
-    with 1, and writes nothing, if it does not come from the model. Its own files stay as they are.
+    Writes a manifest beside the index, so that later checks need no embedding. The store is checked first: if it does
+    not come from the model, nothing is written, and the exit code is 1. The store's own files stay as they are.
     """

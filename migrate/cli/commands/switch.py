@@ -17,11 +17,11 @@ from migrate.steps.switch import Forget, Rollback, Switch
 def switch() -> None:
     """Put the store NEW in the place of OLD.
 
-    OLD steps aside, and is kept until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, as
+    OLD is kept, under another name, until `rollback` or `forget`. A full re-embed (`reembed`) needs no report, because
     every vector in it is the model's own.
 
-    Both names change in one step, where the system or the database can do that. A switch that was killed is finished
-    by the same command, or undone by `rollback`.
+    Both names change in one step, where the system or the database can do that. If a switch is killed, the same
+    command finishes it, and `rollback` undoes it.
     """
 
 
@@ -33,19 +33,20 @@ def switch() -> None:
 def rollback() -> None:
     """Undo a switch: put the old store back in its place.
 
-    It answers at OLD again, and the new one where it was before.
+    The old store answers under the name OLD again, and the new store under its earlier name.
     """
 
 
 @options.command("forget", example="lead-migrate forget my-store --yes")
 @options.record(Forget)
-@options.option("--yes", is_flag=True, help="Delete without a question.")
+@options.option("--yes", is_flag=True, help="Delete without asking.")
 @options.dry_run
 @options.as_json
 @options.done_by("migrate.cli.switch:forget")
 def forget() -> None:
     """Delete the old store after a switch, or a field.
 
-    The old store is the one that stepped aside for what answers at OLD now. A field is named as STORE?vector=FIELD: one
-    that `translate --into` has added, or one that another was added beside. Nothing else is deleted.
+    This deletes the store that answered under the name OLD before the switch. A field is named as STORE?vector=FIELD:
+    either a field that `translate --into` has added, or an older field, once another was added beside it. Nothing else
+    is deleted.
     """

@@ -20,6 +20,6 @@ from migrate.steps.sync import Sync
 def sync() -> None:
     """Bring NEW, translated from OLD, up to date with OLD.
 
-    Documents that were added to OLD, or changed, get true vectors; those that were deleted go; all others keep the
-    vectors that NEW has, to the bit. What a document has besides (text, metadata) is that of OLD.
+    Documents that were added to OLD or changed there get true vectors; deleted ones are removed; all others keep their
+    vectors, bit for bit. Texts and metadata are taken from OLD.
     """

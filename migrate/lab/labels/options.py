@@ -23,7 +23,7 @@ class LabelOptions(PaidOptions):
     outside: Path | None = field(
         default=None,
         metadata=option(
-            "File of ids, one a line, of documents unlike those with --labels, which a detector is to find.",
+            "File of ids, one per line, of documents unlike those with --labels, which a detector should find.",
             "path",
             metavar="FILE",
         ),

@@ -22,7 +22,7 @@ class AssessOptions:
     store: StoreLike = field(metadata=argument("A store with texts, or its path.", "store"))
     target: ModelLike = field(
         metadata=option(
-            "Model to move to, such as openai:NAME. Repeated: the models to choose among, with --judged or --queries.",
+            "Model to move to, such as openai:NAME. Repeat it to choose among models, with --judged or --queries.",
             "spec",
             multiple=True,
             metavar="SPEC",

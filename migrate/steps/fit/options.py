@@ -21,7 +21,7 @@ _STITCHES = (
     "docs/lab.md has further ones"
 )
 KIND = option(
-    f"Kind of stitch: {_STITCHES}. Repeated: the best of these.",
+    f"Kind of stitch: {_STITCHES}. If repeated, the best of these is used.",
     "text",
     multiple=True,
     metavar="KIND",
@@ -53,7 +53,8 @@ class FitOptions(PaidOptions):
     prior: FittedStitch | str | Path | None = field(
         default=None,
         metadata=option(
-            "Stitch of the same two models from another corpus for a `ridge` to lean on; helps a small sample most.",
+            "Stitch of the same two models from another corpus as a starting point for `ridge`; helps a small sample "
+            "most.",
             "stitch",
             metavar="STITCH",
             is_seldom=True,
@@ -72,7 +73,7 @@ class FitOptions(PaidOptions):
         default=("auto",),
         metadata={
             **KIND,
-            "help": f"Kind of stitch: {_STITCHES}; for queries adjoint.  Repeated: the best of these.",
+            "help": f"Kind of stitch: {_STITCHES}; for queries adjoint. If repeated, the best of these is used.",
         },
     )
     sample: int = field(default=1_000, metadata=SAMPLE)

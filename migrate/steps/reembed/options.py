@@ -31,7 +31,7 @@ class ReembedOptions(PaidOptions):
     from_cache: bool = field(
         default=False,
         metadata=option(
-            "Take what the embedding cache has of the texts, and embed nothing; --target is by default STORE's own."
+            "Take the true vectors in the embedding cache, and embed nothing; the default of --target is STORE's model."
         ),
     )
     share: Budget | str | None = field(

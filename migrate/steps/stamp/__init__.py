@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STORE = argument("A store, or its path.", "store")
 CHECKED_SAMPLE = option(
-    "Documents to embed again, whatever a manifest says.  [default: 32, where no manifest answers]",
+    "Documents to embed again, even if there is a manifest.  [default: 32, or none if a manifest answers]",
     "sample",
     metavar="N|all",
 )
@@ -49,7 +49,7 @@ class Stamp(Step["Stamped"]):
     )
     _: KW_ONLY
     as_found: bool = field(
-        default=False, metadata=option("Take the model that the last check of the store has found; embed nothing.")
+        default=False, metadata=option("Take the model that the last check of the store found; embed nothing.")
     )
     sample: int | str | None = field(default=None, metadata=CHECKED_SAMPLE)
     trust: bool = field(default=False, metadata=option("Write the manifest on your word, without embedding a sample."))

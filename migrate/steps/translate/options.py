@@ -54,7 +54,7 @@ class TranslateOptions(PaidOptions):
     into: str | None = field(
         default=None,
         metadata=option(
-            "Name of a new field or column of vectors in the records of STORE, in the place of --output.",
+            "Name of a new field or column of vectors in the records of STORE, instead of --output.",
             "text",
             metavar="FIELD",
         ),
@@ -85,7 +85,7 @@ class TranslateOptions(PaidOptions):
     pace: float | None = field(
         default=None,
         metadata=option(
-            "Share of the time to work in, with a rest after each piece of work, for a store that serves meanwhile: "
+            "Share of the time to work, with a rest after each piece of work, so that the store can serve meanwhile: "
             "0.25 takes about four times as long.",
             "pace",
             metavar="SHARE",
@@ -94,7 +94,7 @@ class TranslateOptions(PaidOptions):
     workers: int | None = field(
         default=None,
         metadata=option(
-            "Processes, at most, for a stitch that reads texts.  [default: one a core]",
+            "Processes, at most, for a stitch that reads texts.  [default: one per core]",
             "count",
             metavar="N",
             is_seldom=True,
