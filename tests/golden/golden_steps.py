@@ -114,7 +114,7 @@ def audit(recorder, old, new):
     """Verdicts by both kinds of reference."""
     words = ("audit", new, "--source", old, "--judged", "beir", *TARGET, "--margin", "0.7", *QUIET)
     recorder.run("16 audit, build", *words, "--reference", "build", "--report", "build.json", of_json=VERDICT)
-    if type(recorder.kind) is golden_kinds.Faiss or not recorder.kind.runs:  # else `run` audits by a pool below
+    if not recorder.golden.runs:  # else `run` audits by a pool below
         pool = ("--reference", "pool:10", "--report", "pool.json")
         recorder.run("17 audit, pool", *words, *pool, of_json=VERDICT)
     if not Path("build.json").is_file():
