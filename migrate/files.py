@@ -27,6 +27,9 @@ from migrate.requests import running
 _DISK = {errno.ENOSPC: "disk is full", errno.EIO: "disk I/O error", errno.EFBIG: "", errno.EDQUOT: "", errno.EROFS: ""}
 """What a disk refuses, with SQLite's words for it."""
 
+_STATUS = Path("/proc/self/status")
+"""Where Linux tells the umask of a process."""
+
 SQLITE_JOURNALS = ("-journal", "-wal", "-shm")
 """Endings of what SQLite keeps beside a database while a program has it open."""
 
@@ -328,7 +331,7 @@ def atomic_file(path: Path, *, force: bool = False) -> Iterator[Path]:
         # For this user alone until it is whole: nobody is to read a part of it by the name that it has meanwhile.
         os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         yield unfinished
-        os.chmod(unfinished, 0o644)
+        let_others_read(unfinished)
         _note_of_request(path, unfinished, force=force)
         os.replace(unfinished, path)
         sync_path(path.parent)
@@ -340,11 +343,34 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     with _unfinished(path, force=force) as unfinished:
         unfinished.mkdir(mode=0o700)
         yield unfinished
-        os.chmod(unfinished, 0o755)
+        let_others_read(unfinished)
         sync_path(unfinished)
         replaces = force or is_of_killed_run(path)
         _note_of_request(path, unfinished, force=force)
         rename_folder(unfinished, path, hidden_sibling(path, "replaced"), force=replaces)
+
+
+def let_others_read(path: Path) -> None:
+    """Give a file or folder that its owner alone may read the permissions of a new one, as the umask has them."""
+    mode = 0o666
+    if path.is_dir():
+        mode = 0o777
+    path.chmod(mode & ~_umask())
+
+
+def _umask() -> int:
+    """Return the umask of this process."""
+    try:
+        with _STATUS.open(encoding="utf-8", errors="replace") as status:
+            for line in status:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except OSError:
+        pass
+    # Elsewhere it is read by setting it: to a strict one, as another thread may make a file meanwhile
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _note_of_request(path: Path, unfinished: Path, *, force: bool) -> None:

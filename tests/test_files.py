@@ -70,14 +70,28 @@ def atomic(request):
     return request.param
 
 
-def test_an_output_appears_complete_under_its_name_alone_with_ordinary_permissions(atomic, tmp_path):
+def test_an_output_appears_complete_under_its_name_alone(atomic, tmp_path):
     with atomic(tmp_path / "deep" / "out") as aside:
         fill(aside, "new")
         assert not (tmp_path / "deep" / "out").exists()
     assert content(tmp_path / "deep" / "out") == "new"
     assert names(tmp_path / "deep") == ["out"]
-    mode = (tmp_path / "deep" / "out").stat().st_mode & 0o777
-    assert mode == (0o755 if atomic is atomic_folder else 0o644)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_an_output_has_the_permissions_that_the_umask_leaves(umask, has_proc, atomic, tmp_path, monkeypatch):
+    if not has_proc:
+        monkeypatch.setattr("migrate.files._STATUS", tmp_path / "no such file")
+    before = os.umask(umask)
+    try:
+        with atomic(tmp_path / "out") as aside:
+            fill(aside, "new")
+            assert aside.stat().st_mode & 0o077 == 0
+    finally:
+        assert os.umask(before) == umask
+    usual = 0o777 if atomic is atomic_folder else 0o666
+    assert (tmp_path / "out").stat().st_mode & 0o777 == usual & ~umask
 
 
 def test_a_mount_point_is_not_replaced(mount, tmp_path):

@@ -15,6 +15,7 @@ from migrate import __version__, errors
 from migrate.batch import BatchFunction
 from migrate.digests import digits_of, hash_file
 from migrate.errors import LeadMigrateError, RemoteError, UsageError
+from migrate.files import let_others_read
 from migrate.stores.parquet.files import SUFFIX, LocalFiles, ParquetFile, RemoteFiles
 from migrate.stores.parquet.store import ParquetStore
 
@@ -128,7 +129,7 @@ class RangeFunction:
             if folder is None:
                 self.folder.put(path, name)
             else:
-                path.chmod(0o644)
+                let_others_read(path)
                 # Last: whatever has such a name counts as finished.
                 path.rename(folder / name)
             return name

@@ -44,12 +44,6 @@ UNJUDGED = ("please", "words_in_another_order", "pieces_of_eight_words")
 """Copies that ask where nothing is judged too: a text is compared in one way, whoever says with which documents."""
 
 
-@pytest.fixture(autouse=True)
-def few_resamples(audit_fields):
-    """No margin here is so near that more would tell."""
-    audit_fields(resamples=1_000)
-
-
 @pytest.fixture
 def audited(told):
     def audit(mistake, *options):

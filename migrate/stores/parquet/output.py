@@ -16,7 +16,15 @@ import numpy as np
 
 from migrate.digests import hash_file, new_hasher, noted
 from migrate.errors import StoreError, UsageError
-from migrate.files import OWN_FOLDER, canonical_json, output_errors, read_file, sync_path, write_json
+from migrate.files import (
+    OWN_FOLDER,
+    canonical_json,
+    let_others_read,
+    output_errors,
+    read_file,
+    sync_path,
+    write_json,
+)
 from migrate.manifest import MANIFEST_NAME, StoreFacts
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.base import Store
@@ -126,7 +134,7 @@ class ParquetWriter(StoreWriter):
                     else:
                         sync_path(path)
                         # `tempfile` makes files that their owner alone may read.
-                        path.chmod(0o644)
+                        let_others_read(path)
                         path.replace(self.folder / name)
                         sync_path(self.folder)
                 finally:
