@@ -16,7 +16,7 @@ from migrate.check import stamp_store
 from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder, with_choosers
 from migrate.errors import InconclusiveError, StoreError
 from migrate.manifest import MANIFEST_NAME, Manifest
-from migrate.selection.choosers import choosers_in, choosers_of_source, digests_of, is_chooser
+from migrate.selection.choosers import choosers_in, choosers_of_source, digests_of, is_chooser, look_for_the_chosen
 from migrate.steps.reembed.fill import backfill_store
 from migrate.stores import open_store
 from migrate.vectors import Document, Query
@@ -234,6 +234,14 @@ def test_a_cache_of_the_version_before_says_nothing_of_who_chose(translated, emb
     assert N_PAIRS < done.n_true < done.count and done.n_choosers == 0, "its vectors are still there"
     assert UNKNOWN_QUERY in store.info.manifest.chosen_by
     doubt(store, embedder)
+
+
+@pytest.mark.parametrize(
+    ("judges", "share", "are_choosers"),
+    [(0.26, 0.1, True), (0.24, 0.1, False), (0.96, 0.9, True), (0.94, 0.9, False), (0, 0, False), (1, 1, False)],
+)
+def test_judges_may_be_choosers_that_find_true_vectors_more_often_than_is_usual(judges, share, are_choosers):
+    assert look_for_the_chosen(judges, share) is are_choosers
 
 
 def test_digests_of_the_version_before_are_known():

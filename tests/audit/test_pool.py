@@ -503,6 +503,7 @@ def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert sum(step.documents for step in steps) == report.pool.documents < COUNT
     assert steps[0].queries == len(QUERIES) > steps[1].queries
+    assert report.pool.share == report.pool.documents / COUNT
     before = audit(far, by_pool(depths[-2]))
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
     assert "`--reference pool:N`" in before.verdict.sentence
