@@ -201,10 +201,12 @@ def floors(migration: Migration, folder: Path, draws: int) -> list[str]:
     )
     inputs = audit.open().inputs
     prepared = prepare_audit(inputs)
-    runs = search_stores(prepared.experiment, for_pool=True)
+    # The least that a pool has: BM25 would add documents that vectors do not find
+    experiment = replace(prepared.experiment, ranks_words=False)
+    runs = search_stores(experiment, for_pool=True)
     within, expected, least = [], [], []
     for seed in range(draws):
-        drawn = replace(prepared.experiment, settings=replace(prepared.experiment.settings, seed=seed))
+        drawn = replace(experiment, settings=replace(experiment.settings, seed=seed))
         pool = grow_pool(drawn, runs, prepared.costs, inputs.embedder)
         floor = pool.evidence.rules.floor
         assert floor is not None
