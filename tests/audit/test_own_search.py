@@ -270,7 +270,7 @@ def test_exact_search_of_a_store_that_compares_by_cosine_is_by_cosine(tmp_path):
 
 def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, tmp_path):
     location = in_chroma(
-        tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), ef_search=1, max_neighbors=2
+        tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), ef_search=1, max_neighbors=2, ef_construction=2
     ).info.location
     shares = []
     while True:
