@@ -106,6 +106,9 @@ def test_it_changes_no_other_arm_and_no_verdict(audit, source, old_model, bridge
         "translated",
         "stay",
         "bridge",
+        "hybrid",
+        "hybrid, full",
+        "BM25",
         "mean",
         "random",
         "together",
@@ -113,7 +116,8 @@ def test_it_changes_no_other_arm_and_no_verdict(audit, source, old_model, bridge
     assert with_it.verdict == without.verdict
     assert with_it.comparisons[STAY] == without.comparisons[STAY]
     report = audit(source=copy_store(source), bridge=bridge)
-    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", "mean", "random"]
+    words = ["hybrid", "hybrid, full", "BM25"]
+    assert [arm.name for arm in report.arms] == ["full re-embed", "translated", "bridge", *words, "mean", "random"]
     assert 0.05 < report.arm(BRIDGE).mean("nDCG@10") <= report.arm(FULL).mean("nDCG@10")
     meaning = "the source store, queries embedded by the target model and mapped back by a stitch"
     assert report.arm(BRIDGE).meaning == meaning

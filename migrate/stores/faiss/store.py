@@ -41,7 +41,7 @@ class FaissKind:
 
     name = "faiss"
     support = KindSupport(
-        "FAISS, and folders of LangChain, LlamaIndex, `datasets` around it",
+        "FAISS, also inside a LangChain, LlamaIndex or `datasets` folder",
         ("FOLDER", "FILE"),
         "",
         "ids, texts, metadata, kind and parameters of the index",
