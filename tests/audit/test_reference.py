@@ -137,7 +137,11 @@ def test_a_manifest_that_names_no_model_says_nothing_of_the_target(tmp_path):
 
 def test_other_texts_under_the_same_ids_are_another_corpus(tmp_path):
     translated = make_store(tmp_path / "translated", vectors=noisy(0.3))
-    others = [*DOCUMENTS[:-2], replace(DOCUMENTS[-2], text="t0 n0 another"), replace(DOCUMENTS[-1], text="t9 n9 another")]
+    others = [
+        *DOCUMENTS[:-2],
+        replace(DOCUMENTS[-2], text="t0 n0 another"),
+        replace(DOCUMENTS[-1], text="t9 n9 another"),
+    ]
     reference = make_store(tmp_path / "reference", documents=others)
     keys = document_keys(translated), document_keys(reference)
     with pytest.raises(StoreError, match=r"other texts .*2 of 150 .*'d148'"):
