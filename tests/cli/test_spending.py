@@ -152,7 +152,7 @@ def test_a_view_is_told_of_again_where_it_reads_a_whole_store(server, but_again,
 
 
 def test_a_run_that_fails_says_what_was_spent(server, lead_migrate):
-    server.gate = lambda count: server.faults.append(status(401, "no more", "invalid_api_key")) if count == 4 else None
+    server.gate = lambda count: status(401, "no more", "invalid_api_key") if count == 4 else None
     command = f"embed judged --model {SHORT},batch-size=20,concurrency=1 --no-chunks -o out"
     told = lead_migrate(command, code=7).err
     spent = server.billed_tokens

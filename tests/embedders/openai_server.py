@@ -136,6 +136,7 @@ class OpenAIServer:
 
     `billed` are the texts of all answers with HTTP 200, written down before the answer leaves; `in_flight` is how many
     requests are being answered and `most_in_flight` how many ever were; `latency_s` passes before each answer.
+    `gate` is called before each answer with the number of the request; a fault that it returns is the answer.
     `vectors`, where it is set, gives the vectors of the texts of a request, and `names` the model of its answer.
     `takes_base64`, `most_texts`, `refuses` (the refusal of a request, by its texts), `fails_on` (the texts of a request
     that end it with HTTP 500) and `api_version` (of Azure, whose key is in another header) are the habits of other
@@ -171,7 +172,7 @@ class OpenAIServer:
         self.lock = threading.Lock()
         self.max_request_tokens = MAX_REQUEST_TOKENS
         self.stopping = threading.Event()
-        self.gate: Callable[[int], None] | None = None
+        self.gate: Callable[[int], Fault | None] | None = None
         own_handler = type("Handler", (handler or _Handler,), {"owner": self})
         self._http = _QuietServer(("127.0.0.1", 0), own_handler)
         self._scheme = "http"
@@ -234,10 +235,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = self.read_request()
         with self._counted(request) as number:
+            fault = None
             if self.owner.gate is not None:
-                self.owner.gate(number)
-            with self.owner.lock:
-                fault = self.owner.faults.popleft() if self.owner.faults else Fault()
+                fault = self.owner.gate(number)
+            if fault is None:
+                with self.owner.lock:
+                    fault = self.owner.faults.popleft() if self.owner.faults else Fault()
             refusal = self._refusal(request)
             if refusal is not None and fault == Fault():
                 fault = refusal

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -70,8 +71,17 @@ def test_requests_in_flight_are_one_at_first_and_never_none():
 def test_a_server_that_takes_one_request_at_a_time_refuses_none_for_good(server, texts, monkeypatch):
     """Retries wait for a place as well, and so are few: without that, eight at a time would use up their attempts."""
     fake.do_not_wait(monkeypatch)
-    server.gate = lambda _number: server.faults.append(fake.status(429)) if server.in_flight > 1 else None
-    server.latency_s = 0.05
+    busy = threading.Lock()
+
+    def gate(_number):
+        if not busy.acquire(blocking=False):
+            return fake.status(429)
+        time.sleep(0.05)
+        # Free before it answers: the next request may come as soon as the client has read the answer
+        busy.release()
+        return None
+
+    server.gate = gate
     vectors = embedder_of(server, attempts=5).embed_documents(texts[:90])
     np.testing.assert_array_equal(vectors, expected(texts[:90]))
     assert len(server.billed) == 90
@@ -88,7 +98,8 @@ def test_a_server_that_takes_five_requests_a_window_is_obeyed_until_the_end(serv
                 window.update(id=int(now), left=5)
             window["left"] -= 1
             if window["left"] < 0:
-                server.faults.append(fake.status(429, retry_after_ms=str(200 * (1 - now % 1))))
+                return fake.status(429, retry_after_ms=str(200 * (1 - now % 1)))
+        return None
 
     server.gate = gate
     np.testing.assert_array_equal(embedder_of(server).embed_documents(texts), expected(texts))
