@@ -13,7 +13,7 @@ operator of bits, which fails on all but whole numbers, and what does not compil
 Of `--each 30 --seed 0` these survive, and nothing wrong comes of them:
 
 - again.py: strict=False where pairs are taken apart: pairs have two parts
-- reference.py: another default seed of prove_pool: whoever calls it gives one
+- reference_proof.py: another default seed of prove_pool: whoever calls it gives one
 - choosers.py: or where both vectors must have a number other than 0: zeros equal no other vector, and two of them say
   nothing
 - choosers.py: > SAME for >= SAME: no cosine is 0.999 to the last bit
@@ -101,8 +101,8 @@ _ROOMS = {
         " or (refused and not verdict)'",
     ),
     "proof of the reference": Room(
-        ("audit/reference.py", "check/already.py", "selection/matches.py"),
-        "selection/test_matches.py check/test_already.py audit/test_reference.py"
+        ("audit/reference_proof.py", "check/already.py", "selection/model_match.py"),
+        "selection/test_model_match.py check/test_already.py audit/test_reference_proof.py"
         " -k 'not (next_to_nothing or shorter_codes)'",
     ),
     "who may judge": Room(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from migrate.audit.check import check as check
     from migrate.audit.query_set import QuerySet as QuerySet
     from migrate.audit.step import audit as audit
-    from migrate.audited.records import ReportedVerdict as ReportedVerdict
-    from migrate.audited.report import AuditReport as AuditReport
-    from migrate.audited.report import load_report as load_report
+    from migrate.audit_report.records import ReportedVerdict as ReportedVerdict
+    from migrate.audit_report.report import AuditReport as AuditReport
+    from migrate.audit_report.report import load_report as load_report
     from migrate.batch import batch as batch
     from migrate.check import Compatibility as Compatibility
     from migrate.check import Stamped as Stamped
@@ -68,8 +68,8 @@ _MODULES = {
     "audit.bounds": "Bounds Outcome decide retention_bounds",
     "audit.check": "check",
     "audit.query_set": "QuerySet",
-    "audited.records": "ReportedVerdict",
-    "audited.report": "AuditReport load_report",
+    "audit_report.records": "ReportedVerdict",
+    "audit_report.report": "AuditReport load_report",
     "batch": "batch",
     "check": "Compatibility Stamped",
     "check.guard": "guard",

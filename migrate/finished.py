@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from migrate.audited.report import AuditReport, load_report
+from migrate.audit_report.report import AuditReport, load_report
 from migrate.digests import BLAKE3, function_of, hash_file, present_names
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
 from migrate.files import atomic_file, describe_os_error, sha256_file, write_json

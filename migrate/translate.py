@@ -13,7 +13,7 @@ import numpy as np
 from migrate.pace import has_pace, with_rests
 from migrate.stitch.fitted import FittedStitch, TranslatedBatch
 from migrate.stores.base import Store
-from migrate.stores.sources import Checksums, vector_checksums
+from migrate.stores.old_checksums import Checksums, vector_checksums
 from migrate.threads import one_thread, thread_count
 from migrate.vectors import Batch
 from migrate.work.shards import Block, Shard

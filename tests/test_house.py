@@ -19,9 +19,9 @@ PACKAGE = ROOT / "migrate"
 # A module imports from floors below its own, and from its own room.
 FLOORS = {
     "errors": 0, "plugins": 0, "work": 0, "vectors": 0, "files": 0, "manifest": 0, "threads": 0,
-    "reading": 0, "progress": 0, "pace": 0, "requests": 0, "outcome": 0, "facts": 0,
+    "reading": 0, "progress": 0, "pace": 0, "command_notes": 0, "outcome": 0, "facts": 0,
     "redirects": 0, "digests": 0, "display": 0, "locations": 0, "hashes": 0, "version": 0, "removed": 0,
-    "stores": 1, "embedders": 1, "datasets": 1, "audited": 1,
+    "stores": 1, "embedders": 1, "datasets": 1, "audit_report": 1,
     "databases": 2, "stitch": 2, "search": 2,
     "selection": 3, "translate": 3,
     "cost": 4,
@@ -43,7 +43,7 @@ OUTSIDE = ("live", "lab", "engines", "collections")
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
     "digests": {"errors", "files"},
-    "files": {"errors", "requests"},
+    "files": {"errors", "command_notes"},
     "manifest": {"digests", "errors", "files", "reading", "version"},
     "reading": {"files"},
     "vectors": {"errors", "progress"},
@@ -51,7 +51,7 @@ GROUND_FLOOR = {
     "display": {"errors"},
     "outcome": {"display", "errors"},
     "plugins": {"errors"},
-    "work": {"digests", "errors", "files", "locations", "requests", "threads", "vectors", "version"},
+    "work": {"digests", "errors", "files", "locations", "command_notes", "threads", "vectors", "version"},
 }
 
 # The commands of rooms that the core never imports
@@ -90,7 +90,7 @@ HOMES = {
     "pickle": ["databases/qdrant", "stores/"],
     "psycopg": ["databases/pgvector"],
     "pyarrow": ["databases/lancedb", "stores/documents/arrow", "stores/parquet/", "engines/"],
-    "pandas": ["display.py", "audited/report", "cost/assess", "lab/compare/comparison"],
+    "pandas": ["display.py", "audit_report/report", "cost/assess", "lab/compare/comparison"],
     "joblib": ["work/processes"],
     "distributed": ["engines/dask"],
     "ray": ["engines/ray"],
@@ -351,7 +351,7 @@ UNCHECKED = {
     "datasets/stdlib": "what the package itself brings",
     "embedders/registry": "what the package itself brings",
     "report/page": "what the package itself brings",
-    "requests": "notes in a folder that nobody else can write to",
+    "command_notes": "notes in a folder that nobody else can write to",
     "databases/ordered_rows": "an export, which it has just made",
     "stores/export": "an export, by its descriptor",
     "stores/faiss/jobs": "a guarded process, and the files of its parent",

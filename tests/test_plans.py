@@ -18,7 +18,7 @@ from migrate.embedders import load_embedder
 from migrate.errors import SpendingError, UsageError
 from migrate.lab.embed.step import Embed
 from migrate.pipeline import Run
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.steps.fit import Fit
 from migrate.steps.reembed import Reembed
 from migrate.steps.sync import Sync

@@ -57,7 +57,7 @@ from migrate.audit.retrieval import (
 )
 from migrate.audit.rules import Rules
 from migrate.audit.scoring import deciding_scores
-from migrate.audited.records import Comparison
+from migrate.audit_report.records import Comparison
 from migrate.cost import usd_of
 from migrate.display import percent
 from migrate.search.runs import Rankings

@@ -33,14 +33,14 @@ from migrate.audit.locations import locations_of
 from migrate.audit.options import AuditOptions
 from migrate.audit.own_search import findings_of, own_searches, searched_exactly
 from migrate.audit.pool import GrownPool, PoolSummary, grow_pool
-from migrate.audit.reference import prove_target
+from migrate.audit.reference_proof import prove_target
 from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import search_stores
 from migrate.audit.rules import Settings
 from migrate.audit.slices import unused_fields
 from migrate.audit.verdict import Finding, Verdict, margin_remarks
-from migrate.audited.report import AuditReport
+from migrate.audit_report.report import AuditReport
 from migrate.embed import reembed_store
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import is_kept

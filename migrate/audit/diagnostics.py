@@ -15,7 +15,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, STAY, TIE, TRANSLATED
 from migrate.audit.slices import find_slices
-from migrate.audited.records import Histogram, Hit, Hubness, Regression, Slice, Threshold, ThresholdTable
+from migrate.audit_report.records import Histogram, Hit, Hubness, Regression, Slice, Threshold, ThresholdTable
 from migrate.search.runs import Rankings
 from migrate.stores.base import Metric
 from migrate.vectors import Vectors, squared_norms

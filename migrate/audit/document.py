@@ -9,11 +9,11 @@ from migrate.audit.bounds import Outcome
 from migrate.audit.held_out import HeldOut
 from migrate.audit.pool import PoolSummary
 from migrate.audit.recommendation import options_of, recommend
-from migrate.audit.reference import ReferenceProof
+from migrate.audit.reference_proof import ReferenceProof
 from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, ArmResult
 from migrate.audit.verdict import Verdict
-from migrate.audited.report import AuditReport
+from migrate.audit_report.report import AuditReport
 from migrate.display import AUDIT_SCHEMA
 from migrate.facts import as_plain, document
 

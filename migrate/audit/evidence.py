@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.outside import Outside
-from migrate.audit.reference import ReferenceProof
+from migrate.audit.reference_proof import ReferenceProof
 from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Rules
 from migrate.audit.scoring import deciding_scores

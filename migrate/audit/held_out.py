@@ -21,7 +21,7 @@ from migrate.audit.rules import Rules
 from migrate.audit.scoring import deciding_scores
 from migrate.audit.verdict import Finding, Verdict
 from migrate.selection.choosers import WHOLE, Choosers
-from migrate.selection.matches import pairwise
+from migrate.selection.model_match import pairwise
 from migrate.stores.confidence import true_rows
 
 

@@ -31,7 +31,7 @@ from migrate.embedders import facts_of
 from migrate.embedders.base import Embedder
 from migrate.manifest import today
 from migrate.search.runs import Rankings, search, without_self
-from migrate.selection.matches import ASKED_AGAIN, needs_proof
+from migrate.selection.model_match import ASKED_AGAIN, needs_proof
 from migrate.steps.opening import model_at, store_of
 from migrate.stitch.base import Pairing
 from migrate.stitch.linear import Procrustes, Ridge

@@ -19,7 +19,7 @@ from migrate.audit.options import AuditOptions, names_store
 from migrate.audit.pool import PoolStep, expected_documents
 from migrate.audit.query_groups import with_groups
 from migrate.audit.query_set import QuerySet, independent
-from migrate.audit.reference import (
+from migrate.audit.reference_proof import (
     ReferenceProof,
     check_source,
     check_target,
@@ -43,7 +43,7 @@ from migrate.errors import InputError, StitchError, StoreError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.search.own_index import own_index
 from migrate.selection.choosers import Choosers, choosers_in, choosers_of
-from migrate.selection.matches import ASKED_AGAIN, Claim, matches
+from migrate.selection.model_match import ASKED_AGAIN, Claim, matches
 from migrate.steps.base import RunContext
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction

@@ -14,7 +14,7 @@ from migrate.audit.measures import CUT, Scores
 from migrate.audit.results import STAY, TRANSLATED
 from migrate.audit.retrieval import asks_index, search_by_index, setting_of
 from migrate.audit.verdict import Finding
-from migrate.audited.records import OwnSearch
+from migrate.audit_report.records import OwnSearch
 from migrate.display import percent
 from migrate.stores.base import SearchSetting, StoreInfo
 

@@ -40,7 +40,7 @@ from migrate.audit.outside import (
     score_rows,
 )
 from migrate.audit.query_set import QuerySet
-from migrate.audit.reference import ReferenceProof, prove_pool
+from migrate.audit.reference_proof import ReferenceProof, prove_pool
 from migrate.audit.results import FULL, STAY, TRANSLATED, TWO_STAGE
 from migrate.audit.retrieval import (
     Runs,
@@ -62,7 +62,7 @@ from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import SpendingError, StoreError, UsageError
 from migrate.search.runs import DEPTH, Rankings
 from migrate.selection.choosers import digests_of
-from migrate.selection.matches import ASKED_AGAIN, SPOT_CHECKS, Claim, matches
+from migrate.selection.model_match import ASKED_AGAIN, SPOT_CHECKS, Claim, matches
 from migrate.selection.sample import known_documents
 from migrate.stores.base import BATCH_SIZE, Store, StoreInfo, StoreWriter
 from migrate.stores.confidence import true_rows

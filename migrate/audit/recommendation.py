@@ -27,7 +27,7 @@ from migrate.audit.results import (
     rerank_depths,
 )
 from migrate.audit.verdict import Finding
-from migrate.audited.records import Option, OwnSearch, Recommendation
+from migrate.audit_report.records import Option, OwnSearch, Recommendation
 from migrate.cost.deal import is_small
 from migrate.cost.estimate import duration, token_count
 from migrate.display import dollars, percent

@@ -11,11 +11,11 @@ from migrate.audit.diagnostics import Diagnostics
 from migrate.audit.held_out import HeldOut
 from migrate.audit.locations import Locations
 from migrate.audit.pool import PoolSummary
-from migrate.audit.reference import ReferenceProof
+from migrate.audit.reference_proof import ReferenceProof
 from migrate.audit.results import FULL, TRANSLATED, ArmResult
 from migrate.audit.rules import Rules
 from migrate.audit.verdict import Finding, Verdict, sentences
-from migrate.audited.records import Comparison, OwnSearch
+from migrate.audit_report.records import Comparison, OwnSearch
 from migrate.manifest import Manifest
 from migrate.outcome import decide_within
 

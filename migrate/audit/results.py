@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from migrate.audit.measures import Scores
-from migrate.audited.names import AGREEMENT as AGREEMENT
-from migrate.audited.names import BM25 as BM25
-from migrate.audited.names import BRIDGE as BRIDGE
-from migrate.audited.names import FULL as FULL
-from migrate.audited.names import HYBRID as HYBRID
-from migrate.audited.names import HYBRID_FULL as HYBRID_FULL
-from migrate.audited.names import MEAN as MEAN
-from migrate.audited.names import NDCG as NDCG
-from migrate.audited.names import RANDOM as RANDOM
-from migrate.audited.names import STAY as STAY
-from migrate.audited.names import TOGETHER as TOGETHER
-from migrate.audited.names import TRANSLATED as TRANSLATED
-from migrate.audited.names import TWO_STAGE as TWO_STAGE
+from migrate.audit_report.names import AGREEMENT as AGREEMENT
+from migrate.audit_report.names import BM25 as BM25
+from migrate.audit_report.names import BRIDGE as BRIDGE
+from migrate.audit_report.names import FULL as FULL
+from migrate.audit_report.names import HYBRID as HYBRID
+from migrate.audit_report.names import HYBRID_FULL as HYBRID_FULL
+from migrate.audit_report.names import MEAN as MEAN
+from migrate.audit_report.names import NDCG as NDCG
+from migrate.audit_report.names import RANDOM as RANDOM
+from migrate.audit_report.names import STAY as STAY
+from migrate.audit_report.names import TOGETHER as TOGETHER
+from migrate.audit_report.names import TRANSLATED as TRANSLATED
+from migrate.audit_report.names import TWO_STAGE as TWO_STAGE
 from migrate.display import dollars, percent
 from migrate.errors import UsageError
 

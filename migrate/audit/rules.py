@@ -14,7 +14,7 @@ from migrate.audit.measures import Scores
 from migrate.audit.query_set import QuerySet
 from migrate.audit.results import FULL, ArmResult, win_tie_loss
 from migrate.audit.verdict import Verdict, verdict_of
-from migrate.audited.records import Comparison
+from migrate.audit_report.records import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

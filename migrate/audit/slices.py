@@ -18,7 +18,7 @@ from migrate.audit.experiment import Experiment
 from migrate.audit.measures import Scores
 from migrate.audit.results import FULL, TRANSLATED
 from migrate.audit.verdict import Finding
-from migrate.audited.records import Slice
+from migrate.audit_report.records import Slice
 from migrate.stores.base import Store
 from migrate.stores.confidence import usable_confidence
 from migrate.vectors import unit_rows

@@ -11,7 +11,7 @@ from migrate.steps.base import RunContext, function
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
-    from migrate.audited.report import AuditReport
+    from migrate.audit_report.report import AuditReport
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, SpendingError, StoreError, VectorError
 from migrate.manifest import MADE_BY_STAMP
-from migrate.selection.matches import FEW, SPOT_CHECKS, matches, tolerance_of
+from migrate.selection.model_match import FEW, SPOT_CHECKS, matches, tolerance_of
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store
 

@@ -36,7 +36,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
 from migrate.errors import MissingVectorError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
-from migrate.selection.matches import FEW, SPOT_CHECKS, claim_of_cache, compare, matches
+from migrate.selection.model_match import FEW, SPOT_CHECKS, claim_of_cache, compare, matches
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, no_progress
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.selection import Sample, draw_sample
-from migrate.selection.matches import Claim, Mask, Match, tolerance_of
+from migrate.selection.model_match import Claim, Mask, Match, tolerance_of
 from migrate.stores.base import Store
 from migrate.vectors import Document, check_vectors, unit_rows
 

@@ -15,7 +15,7 @@ from migrate.display import percent
 from migrate.embedders.abilities import variants_of, with_prefixes
 from migrate.embedders.base import Embedder
 from migrate.search.runs import TopK
-from migrate.selection.matches import Mask, agree, matches
+from migrate.selection.model_match import Mask, agree, matches
 from migrate.stores.base import Store
 from migrate.vectors import Document, Progress, Vectors, unit_rows
 

@@ -12,14 +12,14 @@ from uuid import uuid4
 import click
 
 from migrate.cli.terminal import PROGRAM, complain, show_again
+from migrate.command_notes import Request, run_request
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UsageError
 from migrate.files import canonical_json, clear_lock, sha256_json, state_folder
-from migrate.requests import Request, run_request
 from migrate.stores import open_store
 from migrate.stores.registry import names_kind, path_in
 from migrate.version import __version__
 
-_OUTPUTS: Final = ("output", "report", "save_stitch", "csv", "metrics")
+_OUTPUTS: Final = ("output", "report", "save_stitch", "csv")
 """Names of parameters that are written; what lies there is made by the command."""
 
 

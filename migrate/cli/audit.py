@@ -23,7 +23,7 @@ from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of
 from migrate.embedders import special_options
 from migrate.embedders.kinds import split_settings, with_settings
 from migrate.files import free_path
-from migrate.steps.base import Announce, RunContext, text_of
+from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.stores.all_true import is_made_from_another
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
     reference = None
     if names_store(request.reference):
         reference = request.reference
-    read = [text_of(location) for location in (request.store, reference, request.queries_location, request.source)]
+    read = [typed_name(location) for location in (request.store, reference, request.queries_location, request.source)]
     refuse_missing(
         request.store,
         request.source,
@@ -128,7 +128,7 @@ def _agreed(job: AuditJob, locations: Locations, paid: Spending, store: str) -> 
 def _locations_of(request: Audit, inputs: AuditInputs, outputs: Outputs) -> Locations:
     """Return the names for the next command, as they were typed here or are noted in the store."""
     typed = typed_model()
-    target = text_of(request.target)
+    target = typed_name(request.target)
     identity = inputs.embedder.identity
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
@@ -136,6 +136,6 @@ def _locations_of(request: Audit, inputs: AuditInputs, outputs: Outputs) -> Loca
         locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
-        report=text_of(outputs.first(".json")),
+        report=typed_name(outputs.first(".json")),
         audit_again=(*typed_again(), f"--report={free_path(Path('report.json'))}"),
     )

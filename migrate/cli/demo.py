@@ -28,7 +28,7 @@ from migrate.files import (
     refuse_file,
 )
 from migrate.pipeline import Run
-from migrate.pipeline.job import PAGE, inputs_of, questions_of, run_job
+from migrate.pipeline.job import PAGE, inputs_of, judging_queries, run_job
 from migrate.report.audit_sections import audit_sections
 from migrate.report.fit import candidates_rows
 from migrate.report.terminal import report_text, table
@@ -93,7 +93,7 @@ def command(
         inputs = inputs_of(step, store, target, source, RunContext(progress=progress))
         # The model's own name lacks the folder
         locations = Locations(target=("--target", spec))
-        done = run_job(inputs, questions_of(inputs, judges), locations).run()
+        done = run_job(inputs, judging_queries(inputs, judges), locations).run()
         page = folder / PAGE
         if output is None:
             # Its commands are of what the demo leaves where it is told to keep something: this folder goes away

@@ -22,7 +22,7 @@ from migrate.files import already_exists, free_path, output_lock, refuse_output
 from migrate.manifest import MANIFEST_NAME, artefact_kind
 from migrate.report.fit import WITHOUT_TEXTS, doubts, fit_blocks
 from migrate.report.terminal import as_text
-from migrate.steps.base import RunContext, text_of
+from migrate.steps.base import RunContext, typed_name
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import inputs_of, load_views
 from migrate.steps.fit.job import fit_job, request_of
@@ -47,7 +47,7 @@ def command(
     store = str(request.store)
     target = str(request.target)
     seed = request.seed
-    log = text_of(request.query_log)
+    log = typed_name(request.query_log)
     refuse_missing(store, log, target=target)
     # Refused before anything is spent; whether a stitch is the one of this very fit shows once the inputs are open
     is_there = not force and isinstance(output, Path) and artefact_kind(output) == "stitch"

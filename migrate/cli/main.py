@@ -30,7 +30,7 @@ from migrate.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-ROOMS = {
+EXTRAS = {
     "collections": "",
     "embed": "lab",
     "compare": "lab",
@@ -128,7 +128,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _load(name: str) -> click.Command:
-    if name in SUMMARIES and name not in ROOMS:
+    if name in SUMMARIES and name not in EXTRAS:
         module = importlib.import_module(f"migrate.cli.commands.{_DECLARED_IN.get(name, name)}")
         command: click.Command = getattr(module, name)
         return command
@@ -136,8 +136,8 @@ def _load(name: str) -> click.Command:
 
     if name not in _entry_points():
         package = "lead-migrate"
-        if ROOMS[name]:
-            package += f"[{ROOMS[name]}]"
+        if EXTRAS[name]:
+            package += f"[{EXTRAS[name]}]"
         return _unavailable(name, f"not installed: pip install '{package}'")
     point = _entry_points()[name]
     try:

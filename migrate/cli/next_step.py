@@ -26,11 +26,16 @@ from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import SwitchableStore, strangers_beside, why_no_switch
 
 if TYPE_CHECKING:
-    from migrate.audited.records import Recommendation
+    from migrate.audit_report.records import Recommendation
     from migrate.manifest import ModelIdentity
     from migrate.stores.base import Store
 
-JUDGED, TARGET, OLD, STORE, KEYS, STITCH = "DIR", "SPEC", "OLD", "STORE", "KEYS", "STITCH"
+JUDGED = "DIR"
+TARGET = "SPEC"
+OLD = "OLD"
+STORE = "STORE"
+KEYS = "KEYS"
+STITCH = "STITCH"
 _TO_FILL_IN = {
     JUDGED: (
         "DIR: your judged queries, a folder in BEIR format or the name of a BEIR set",

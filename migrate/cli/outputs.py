@@ -17,7 +17,7 @@ from migrate.report.summary import audit_summary
 from migrate.report.terminal import WIDTH
 
 if TYPE_CHECKING:
-    from migrate.audited.report import AuditReport
+    from migrate.audit_report.report import AuditReport
     from migrate.cli.options import Outputs
     from migrate.report.suite import Suite
 

@@ -16,8 +16,8 @@ from migrate.cli.verdict import load_model_of, stop_if_same
 from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
-from migrate.selection.matches import ASKED_AGAIN, needs_proof
-from migrate.steps.base import RunContext, text_of
+from migrate.selection.model_match import ASKED_AGAIN, needs_proof
+from migrate.steps.base import RunContext, typed_name
 from migrate.steps.reembed import Reembed
 from migrate.steps.reembed.fill import count_true
 from migrate.steps.reembed.job import FillJob, reembed_job
@@ -86,7 +86,7 @@ def fill_from_cache(request: Reembed, model: ModelOptions, *, dry_run: bool, as_
         opened = open_store(store, verify=True)
         output = output_of(request.output)
         refuse_overlap(output.path, *local_paths(store))
-        embedder = load_model_of(opened, text_of(request.target), "--target", model)
+        embedder = load_model_of(opened, typed_name(request.target), "--target", model)
         if model.cache_file is None or cache_of(embedder) is None:
             why = "as they cost nothing to have again"
             if model.cache_file is None:

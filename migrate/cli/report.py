@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from migrate.audited.report import load_report
+from migrate.audit_report.report import load_report
 from migrate.cli.next_step import advise_recommendation
 from migrate.cli.options import Outputs
 from migrate.cli.verdict import show_report

@@ -41,7 +41,7 @@ from migrate.pipeline import job as work
 from migrate.pipeline.job import OUTPUTS
 from migrate.report.fit import candidates_rows, choice_sentence, doubts
 from migrate.report.terminal import table
-from migrate.steps.base import Announce, RunContext, text_of
+from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.stores import open_store
 
 if TYPE_CHECKING:
@@ -79,15 +79,15 @@ def command(
         is_inside = warn_of_place(opened, output)
         embedder = load_model(model, target, seed=seed)
         stop_if_same("run", opened, embedder, as_json=as_json)
-        old = source_model_of(opened, text_of(request.source_model), model)
+        old = source_model_of(opened, typed_name(request.source_model), model)
         announce = Announce(pool=lambda step: advise(step.sentence))
         context = RunContext(progress=progress, announce=announce, margin_from=margin_from)
         inputs = work.inputs_of(request, opened, embedder, old, context)
         if work.needs_no_queries(inputs):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
         query_set = with_unread(request.load_queries(opened, progress=progress), opened, embedder, seed=seed)
-        questions = work.questions_of(inputs, query_set)
-        if work.leaves_nothing(inputs, questions):
+        questions = work.judging_queries(inputs, query_set)
+        if work.would_embed_all(inputs, questions):
             return _embed_all(work.full_job(inputs), outputs, paid, request, dry_run=dry_run, as_json=as_json)
         # After the queries, as other ones need another audit, but before anything is weighed or paid for
         finished = work.finished_run(request, work.configuration_of(inputs, questions), inputs.store)

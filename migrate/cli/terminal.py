@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from migrate.command_notes import running
 from migrate.errors import OutputError
 from migrate.locations import scrub
 from migrate.progress import Progress, no_progress
 from migrate.report.characters import printable, printable_json, printable_lines
-from migrate.requests import running
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -27,7 +27,7 @@ from migrate.embedders.kinds import split_spec
 from migrate.errors import UsageError
 from migrate.files import command_ends
 from migrate.report.terminal import wrap
-from migrate.steps.base import Announce, RunContext, text_of
+from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.steps.translate import Translate
 from migrate.steps.translate.choice import why_unsure
 from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
@@ -107,7 +107,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
     request.check()
     store = str(request.store)
     stitch = str(request.stitch)
-    named = text_of(request.target)
+    named = typed_name(request.target)
     refuse_missing(store, stitch, target=named)
     model = models_for(model, dry_run=dry_run)
     with progress_bar() as progress:
@@ -130,7 +130,7 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         if dry_run:
             job.check_source()
         written = request.output if request.into is None else output.display_name
-        reads = [store, stitch, text_of(request.query_log)]
+        reads = [store, stitch, typed_name(request.query_log)]
         stop_if_dry(dry_run, reads=reads, writes=[written, refitted], job=job, as_json=as_json)
         # The target's texts are not chosen yet, and agreed to when they are
         paid.agree_on([planned for planned in job.models if planned.role == VIEW], progress=progress)

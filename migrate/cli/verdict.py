@@ -28,7 +28,7 @@ from migrate.report.terminal import report_text
 
 if TYPE_CHECKING:
     from migrate.audit.query_set import QuerySet
-    from migrate.audited.report import AuditReport
+    from migrate.audit_report.report import AuditReport
     from migrate.cli.options import ModelOptions, Outputs
     from migrate.cli.spending import Spending
     from migrate.embedders.base import Embedder

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
-from migrate.audited import read_audit
+from migrate.audit_report import read_audit
 from migrate.cli.verdict import EXIT_CODES
 from migrate.collections.members import Collection, Collections
 from migrate.collections.translating import new_location
@@ -31,7 +31,7 @@ from migrate.stores.content import content_of, is_content
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
     from migrate.audit.query_set import QuerySet
-    from migrate.audited.report import AuditReport
+    from migrate.audit_report.report import AuditReport
     from migrate.vectors import Progress, Text
 
 JSON, PAGE = "report.json", "report.html"

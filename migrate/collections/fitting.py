@@ -22,7 +22,7 @@ from migrate.files import atomic_folder
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, draw_sample, embed_all_pairs, random_order
 from migrate.selection.choosers import choosers_of_source
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import check_texts, named_stitches, require_texts
 from migrate.steps.fit.job import fit_pairs

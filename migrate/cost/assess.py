@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migrate.audited import read_audit
+from migrate.audit_report import read_audit
 from migrate.cost.count import CacheLookup, TextCount, count_texts
 from migrate.cost.deal import PROOF_DOCUMENTS, Deal
 from migrate.cost.estimate import Estimate

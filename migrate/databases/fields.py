@@ -28,8 +28,8 @@ from migrate.stores.added_fields import AddedField, VectorFields, refuse_name, t
 from migrate.stores.base import Store
 from migrate.stores.export import IDS_NAME, IdIndex, IdLookup
 from migrate.stores.file_store import HashFile
+from migrate.stores.old_checksums import vector_checksums
 from migrate.stores.outputs import Form, Output, file_name, state_path
-from migrate.stores.sources import vector_checksums
 from migrate.stores.store_fields import StoreFields
 from migrate.vectors import Progress, Vectors, no_progress
 from migrate.work.rows import Rows

@@ -22,7 +22,7 @@ from migrate.embedders.cache import is_kept, with_choosers
 from migrate.errors import DatasetError, StoreError
 from migrate.files import FileStamp, beside
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
-from migrate.selection.matches import ASKED_AGAIN, Witnesses, claim_of_cache, matches
+from migrate.selection.model_match import ASKED_AGAIN, Witnesses, claim_of_cache, matches
 from migrate.stores import create_store
 from migrate.stores.base import Metric, hash_texts
 from migrate.stores.create import PICKLE_NAME, NewStoreWriter
@@ -122,7 +122,7 @@ class Batches:
         """Return the next batch with its vectors, (n, dim); the one before is durable.
 
         Raises VectorError: a vector is zero or not finite, the model is another than it was, or its answers do not
-        belong to their texts (`migrate.selection.matches`).
+        belong to their texts (`migrate.selection.model_match`).
         """
         is_first = not self._is_begun
         self._is_begun = True

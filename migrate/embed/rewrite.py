@@ -17,8 +17,8 @@ from migrate.files import beside
 from migrate.manifest import Manifest, StoreFacts
 from migrate.stores.all_true import note_content
 from migrate.stores.base import Snapshot, Store
+from migrate.stores.old_checksums import Checksums, vector_checksums
 from migrate.stores.outputs import Output
-from migrate.stores.sources import Checksums, vector_checksums
 from migrate.stores.updates import UpdatableStore
 from migrate.translate import batch_rows
 from migrate.vectors import Vectors

@@ -40,7 +40,7 @@ from migrate.live.state import STOP, LiveState, WorkerFacts, WorkerPhase, state_
 from migrate.live.survey import LiveSurvey, survey_store
 from migrate.live.watch import Watch, chosen_by_served
 from migrate.live.writing import put_true_vectors, require_served
-from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
+from migrate.selection.model_match import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
 from migrate.stores.file_store import as_files

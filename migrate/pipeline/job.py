@@ -20,7 +20,7 @@ from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, check_plan
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
-from migrate.audited.report import AuditReport
+from migrate.audit_report.report import AuditReport
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
@@ -33,7 +33,7 @@ from migrate.report.audit_sections import audit_sections
 from migrate.report.page import report_page
 from migrate.selection import QueryLog, choose_strategy
 from migrate.selection.choosers import choosers_of, digests_of
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.steps.base import Job, RunContext, step_like
 from migrate.steps.fit import Fit
 from migrate.steps.fit.inputs import inputs_of as fit_inputs_of
@@ -111,8 +111,8 @@ def open_run(options: RunOptions, context: RunContext) -> RunJob | ReembedJob:
     # Before the queries are read: where there is nothing to judge, none are needed
     if needs_no_queries(inputs):
         return full_job(inputs)
-    questions = questions_of(inputs, options.load_queries(store, progress=context.progress))
-    if leaves_nothing(inputs, questions):
+    questions = judging_queries(inputs, options.load_queries(store, progress=context.progress))
+    if would_embed_all(inputs, questions):
         return full_job(inputs)
     return run_job(inputs, questions)
 
@@ -135,7 +135,7 @@ def inputs_of(
     return RunInputs(options, context, store, embedder, source_embedder, log)
 
 
-def questions_of(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
+def judging_queries(inputs: RunInputs, query_set: QuerySet) -> QuerySet:
     """Return the queries that judge: without those that choose documents, or did so before."""
     choosers = choosers_of(inputs.store.info.manifest)
     if inputs.log is not None:
@@ -165,7 +165,7 @@ def needs_no_queries(inputs: RunInputs) -> bool:
     return (inputs.options.sample >= count or count < FEWEST_DOCUMENTS) and _may_be_full(inputs.options)
 
 
-def leaves_nothing(inputs: RunInputs, questions: QuerySet) -> bool:
+def would_embed_all(inputs: RunInputs, questions: QuerySet) -> bool:
     """Return whether fit and audit would embed every document."""
     if not _may_be_full(inputs.options):
         return False

@@ -29,7 +29,7 @@ from migrate.embedders.openai import MANY_TEXTS
 from migrate.errors import UsageError
 from migrate.facts import document
 from migrate.pipeline import Run
-from migrate.pipeline.job import RunJob, inputs_of, questions_of, run_job
+from migrate.pipeline.job import RunJob, inputs_of, judging_queries, run_job
 from migrate.pipeline.options import ChooseOptions
 from migrate.report.page import notebook_piece
 from migrate.report.sections import Either, Listed, Report, TextTable
@@ -391,4 +391,4 @@ def _run_to(
         seed=options.seed,
     )
     inputs = inputs_of(run, store, target, source_model, context)
-    return run_job(inputs, questions_of(inputs, query_set))
+    return run_job(inputs, judging_queries(inputs, query_set))

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 
-from migrate.audited.names import AGREEMENT, BM25, FULL, HYBRID, HYBRID_FULL, TRANSLATED
-from migrate.audited.records import (
+from migrate.audit_report.names import AGREEMENT, BM25, FULL, HYBRID, HYBRID_FULL, TRANSLATED
+from migrate.audit_report.records import (
     Comparison,
     Hubness,
     ReportedArm,

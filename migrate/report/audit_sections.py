@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.audited.names import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
-from migrate.audited.records import (
+from migrate.audit_report.names import FULL, MEAN, RANDOM, STAY, TRANSLATED, TWO_STAGE
+from migrate.audit_report.records import (
     Hit,
     Hubness,
     Regression,
@@ -19,7 +19,7 @@ from migrate.audited.records import (
     ReportedVerdict,
     ThresholdTable,
 )
-from migrate.audited.report import AuditReport
+from migrate.audit_report.report import AuditReport
 from migrate.display import percent
 from migrate.outcome import Outcome
 from migrate.report.audit import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from migrate.audited.names import FULL, MEAN, RANDOM
-from migrate.audited.records import Option, ReportedAudit, ReportedVerdict
+from migrate.audit_report.names import FULL, MEAN, RANDOM
+from migrate.audit_report.records import Option, ReportedAudit, ReportedVerdict
 from migrate.cost.estimate import token_count
 from migrate.display import dollars
 from migrate.outcome import Bounds, span

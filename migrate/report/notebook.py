@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrate.audited.report import AuditReport
+from migrate.audit_report.report import AuditReport
 from migrate.check import Compatibility
 from migrate.cost import Assessment
 from migrate.display import answer_text, notebook_html

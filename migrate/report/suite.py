@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from xml.etree import ElementTree
 
-from migrate.audited.names import TRANSLATED
-from migrate.audited.records import ReportedAudit
-from migrate.audited.report import AuditReport
+from migrate.audit_report.names import TRANSLATED
+from migrate.audit_report.records import ReportedAudit
+from migrate.audit_report.report import AuditReport
 from migrate.check.model import Compatibility
 from migrate.locations import scrub
 from migrate.outcome import Bounds, Outcome

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from migrate.audited.names import FULL, STAY, TRANSLATED
-from migrate.audited.records import Option, ReportedAudit
-from migrate.audited.report import AuditReport
+from migrate.audit_report.names import FULL, STAY, TRANSLATED
+from migrate.audit_report.records import Option, ReportedAudit
+from migrate.audit_report.report import AuditReport
 from migrate.cost.estimate import duration, token_count
 from migrate.display import dollars
 from migrate.report.decision import axis_form

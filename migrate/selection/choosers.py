@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import UNKNOWN_QUERY, CachedEmbedder, cache_of
 from migrate.manifest import MADE_BY_STAMP, Manifest
-from migrate.selection.matches import SAME, pairwise
+from migrate.selection.model_match import SAME, pairwise
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import index_is_verified

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migrate.embedders.base import Embedder
-from migrate.selection.matches import Claim, matches
+from migrate.selection.model_match import Claim, matches
 from migrate.selection.sample import Sample, find_copies
 from migrate.stores.base import Store
 from migrate.vectors import Progress, Vectors, check_vectors, no_progress

@@ -307,7 +307,7 @@ class JobStep(PaidOptions, Step[Result]):
         return self.open(RunContext(progress=progress, cap=cap or new_cap())).run()
 
 
-def text_of(given: object | None) -> str | None:
+def typed_name(given: object | None) -> str | None:
     """Return the name that was typed for a field which Python also takes objects for; None where it was left out."""
     if given is None:
         return None

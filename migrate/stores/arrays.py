@@ -24,9 +24,9 @@ from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.matching import ROWS_OPTION, Numbering
 from migrate.stores.file_store import RowFileStore, own_manifest, with_documents
+from migrate.stores.old_checksums import SOURCES_NAME
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
-from migrate.stores.sources import SOURCES_NAME
 from migrate.work.outputs import why_missing
 from migrate.work.writer import FlatFileWriter, StoreWriter
 

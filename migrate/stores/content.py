@@ -11,7 +11,7 @@ from migrate.digests import BLAKE3, function_of, hash_file, new_hasher, noted, p
 from migrate.stores.base import Store, what_differs
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.sources import SOURCES_NAME
+from migrate.stores.old_checksums import SOURCES_NAME
 
 _BESIDE: Final = "beside_hashes"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from migrate.command_notes import running
 from migrate.errors import LeadMigrateError, StoreError, UsageError
 from migrate.locations import Address, options_text
-from migrate.requests import running
 from migrate.stores.added_fields import fields_beside
 from migrate.stores.base import Store
 from migrate.stores.outputs import Output

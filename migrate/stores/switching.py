@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from migrate.command_notes import running
 from migrate.errors import InputError, LeadMigrateError, UsageError
 from migrate.files import (
     OWN_FOLDER,
@@ -39,11 +40,10 @@ from migrate.files import (
 from migrate.locations import Address
 from migrate.manifest import MANIFEST_NAME
 from migrate.reading import MalformedError, expect, parse_json, read_small
-from migrate.requests import running
 from migrate.stores.added_fields import FIELDS
 from migrate.stores.base import Store
 from migrate.stores.confidence import CONFIDENCE_NAME
-from migrate.stores.sources import SOURCES_NAME
+from migrate.stores.old_checksums import SOURCES_NAME
 
 SWITCHED: Final = "switched"
 ROLLED_BACK: Final = "rolled back"

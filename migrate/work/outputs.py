@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from migrate.command_notes import running
 from migrate.errors import DatasetError, LeadMigrateError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import (
     hidden_sibling,
@@ -42,7 +43,6 @@ from migrate.files import (
     write_bytes,
 )
 from migrate.locations import path_remedy
-from migrate.requests import running
 from migrate.vectors import Progress, no_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
 from migrate.work.processes import make_shards

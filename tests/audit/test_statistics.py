@@ -10,7 +10,7 @@ from migrate.audit.bounds import Grouping, Outcome
 from migrate.audit.findings import sampled
 from migrate.audit.outside import ErrorTail
 from migrate.audit.verdict import verdict_of
-from migrate.selection.matches import ASKED_AGAIN, SPOT_CHECKS
+from migrate.selection.model_match import ASKED_AGAIN, SPOT_CHECKS
 
 statsmodels = pytest.importorskip("statsmodels.api", reason="the extra `test` has it")
 

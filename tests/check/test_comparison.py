@@ -7,7 +7,7 @@ from faiss_tools import empty_index
 from scipy.stats import binomtest, ortho_group
 
 from migrate.check.comparison import share_of
-from migrate.selection.matches import agree, tolerance_of
+from migrate.selection.model_match import agree, tolerance_of
 from migrate.stores import open_store
 from migrate.vectors import unit_rows
 

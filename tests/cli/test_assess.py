@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from migrate.stores.base import difference_from
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_as_noted, content_difference, content_of, is_content
 from migrate.stores.file_store import check_files
-from migrate.stores.sources import stored_sources
+from migrate.stores.old_checksums import stored_sources
 
 SHA256, BLAKE3 = "SHA-256", "BLAKE3"
 

@@ -139,7 +139,7 @@ def test_a_state_folder_that_cannot_be_written_to_keeps_nobody_from_an_output(he
 
 
 def test_only_the_newest_notes_are_kept(here, monkeypatch, lead_migrate):
-    monkeypatch.setattr("migrate.requests._MOST_NOTES", 2)
+    monkeypatch.setattr("migrate.command_notes._MOST_NOTES", 2)
     for number in range(4):
         lead_migrate(f"check store --model tfidf:32 --report {number}.json")
     assert len(list(Path("state/lead-migrate/requests").iterdir())) == 2

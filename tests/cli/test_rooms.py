@@ -31,19 +31,19 @@ def added(tmp_path, monkeypatch):
 
 
 def test_rooms_come_by_entry_points_and_are_where_they_belong():
-    assert set(entry.ROOMS) <= set(entry._entry_points())
+    assert set(entry.EXTRAS) <= set(entry._entry_points())
     assert entry.cli.list_commands(None)[: len(entry.SUMMARIES)] == list(entry.SUMMARIES)
 
 
 def test_a_room_that_is_not_installed_is_listed_with_the_line_that_installs_it(monkeypatch, lead_migrate):
     monkeypatch.setattr(entry, "_entry_points", dict)
     shown = lead_migrate("--help").out
-    for name, extra in entry.ROOMS.items():
+    for name, extra in entry.EXTRAS.items():
         package = f"lead-migrate[{extra}]" if extra else "lead-migrate"
         assert f"  {name:<11}  not installed: pip install '{package}'\n" in shown
     for line in ("live status x --report y", "private", "compare --help"):
         name = line.split()[0]
-        told = f"lead-migrate: {name}: not installed: pip install 'lead-migrate[{entry.ROOMS[name]}]'\n"
+        told = f"lead-migrate: {name}: not installed: pip install 'lead-migrate[{entry.EXTRAS[name]}]'\n"
         assert lead_migrate(line, code=2).err == told
     lead_migrate("fit --help")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from openai_server import status, vector_of
 
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow

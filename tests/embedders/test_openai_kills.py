@@ -15,7 +15,7 @@ import pytest
 from children import start_child, start_command
 from noting import main_noting, noted_in
 
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.stores import open_store
 from migrate.vectors import Document
 

@@ -18,7 +18,7 @@ from migrate.embedders.abilities import save_state
 from migrate.embedders.openai import OpenAIEmbedder
 from migrate.files import sha256_file
 from migrate.manifest import read_manifest
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.stores import open_store
 
 _MODEL = ("--target", "openai:text-embedding-3-small,dimensions=8,batch-size=20", "--base-url", "{url}")

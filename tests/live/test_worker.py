@@ -34,7 +34,7 @@ from migrate.live.state import STOP, LiveState, ServedQuery, WorkerFacts, state_
 from migrate.live.status import status_of
 from migrate.live.worker import Worker, WorkerOptions
 from migrate.live.writing import put_true_vectors
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.steps.reembed.fill import backfill_store
 from migrate.steps.switch import switch
 from migrate.stitch.persistence import load_stitch

@@ -13,8 +13,8 @@ from topics import OF_TARGET, QUESTIONS, SOURCE, UNJUDGED, audit, make_store, no
 from migrate import load_report
 from migrate.audit.document import report_of
 from migrate.audit.locations import Locations
-from migrate.audited.records import audit_in
-from migrate.audited.report import AuditReport
+from migrate.audit_report.records import audit_in
+from migrate.audit_report.report import AuditReport
 from migrate.errors import InputError
 from migrate.files import json_text
 from migrate.outcome import Outcome

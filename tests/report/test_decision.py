@@ -14,7 +14,7 @@ from migrate.audit.recommendation import options_of, recommend
 from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import FULL, STAY, TRANSLATED, ArmResult, Reranking, find_plan
 from migrate.audit.verdict import Observations, Scale, Verdict, doubt
-from migrate.audited.records import Comparison
+from migrate.audit_report.records import Comparison
 from migrate.errors import UsageError
 from migrate.manifest import Manifest
 from migrate.report.decision import decision_chart, decision_rows

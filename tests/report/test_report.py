@@ -15,7 +15,7 @@ from migrate.audit.recommendation import recommend
 from migrate.audit.result import AuditedData, AuditResult, Examination
 from migrate.audit.results import BM25, FULL, MEAN, STAY, TRANSLATED, ArmResult
 from migrate.audit.verdict import Finding, Observations, Scale, Verdict
-from migrate.audited.records import Comparison, Slice
+from migrate.audit_report.records import Comparison, Slice
 from migrate.display import AUDIT_SCHEMA
 from migrate.facts import as_plain
 from migrate.manifest import Manifest, ModelIdentity

@@ -25,7 +25,7 @@ from migrate.files import SQLITE_JOURNALS
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.sources import stored_sources
+from migrate.stores.old_checksums import stored_sources
 from migrate.testing.stores import example_vectors
 from migrate.vectors import Document
 

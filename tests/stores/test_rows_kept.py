@@ -24,7 +24,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.content import content_of
-from migrate.stores.sources import stored_sources, vector_checksums
+from migrate.stores.old_checksums import stored_sources, vector_checksums
 from migrate.stores.switching import SwitchableStore
 from migrate.vectors import Query, unit_rows
 

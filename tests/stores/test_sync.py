@@ -28,7 +28,7 @@ from migrate.stores import open_store
 from migrate.stores.base import read_all
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
-from migrate.stores.sources import SOURCES_NAME, stored_sources, vector_checksums
+from migrate.stores.old_checksums import SOURCES_NAME, stored_sources, vector_checksums
 
 KINDS = ["faiss", "chroma-server", "milvus", "milvus-server", "sqlite-vec", "pgvector"]
 """`tests/golden` brings stores of the other kinds up to date."""

@@ -12,7 +12,7 @@ import numpy as np
 from migrate.errors import UsageError, VectorError
 from migrate.files import beside
 from migrate.manifest import MANIFEST_NAME, ModelIdentity
-from migrate.selection.matches import FEW, NO_CLAIM, Claim, claim_of_rows, compare
+from migrate.selection.model_match import FEW, NO_CLAIM, Claim, claim_of_rows, compare
 from migrate.stores import open_store
 from migrate.stores.all_true import TRUE
 from migrate.stores.base import Store

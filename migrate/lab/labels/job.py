@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from migrate.audit.keys import id_keys
-from migrate.audit.reference import check_target, prove_reference, refuse_same_stores, spot_documents
+from migrate.audit.reference_proof import check_target, prove_reference, refuse_same_stores, spot_documents
 from migrate.audit.verdict import sentences
 from migrate.cost.spending import PlannedModel
 from migrate.embedders.base import Embedder
 from migrate.lab.labels.judge import DownstreamAudit, audit_downstream, check_dimensions
 from migrate.lab.labels.options import LabelOptions
-from migrate.selection.matches import ASKED_AGAIN
+from migrate.selection.model_match import ASKED_AGAIN
 from migrate.steps.base import Job, RunContext
 from migrate.stores import open_store
 from migrate.stores.base import Store

@@ -18,7 +18,7 @@ from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
-from migrate.selection.matches import ASKED_AGAIN, Claim, Tolerance, matches
+from migrate.selection.model_match import ASKED_AGAIN, Claim, Tolerance, matches
 from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions

@@ -23,13 +23,13 @@ from migrate.embedders.cache import UNKNOWN_QUERY, are_cached, cache_of
 from migrate.errors import StoreError, VectorError
 from migrate.manifest import Manifest, StoreFacts, creation_date
 from migrate.selection.choosers import RECORDED, choosers_of
-from migrate.selection.matches import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches
+from migrate.selection.model_match import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches
 from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Store
 from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import check_files
+from migrate.stores.old_checksums import stored_sources
 from migrate.stores.registry import output_of
-from migrate.stores.sources import stored_sources
 from migrate.translate import batch_rows
 from migrate.vectors import Document, Progress, Vectors, no_progress
 from migrate.work.outputs import write_store

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from migrate.audited import read_audit
-from migrate.audited.names import TRANSLATED
-from migrate.audited.report import AuditReport
+from migrate.audit_report import read_audit
+from migrate.audit_report.names import TRANSLATED
+from migrate.audit_report.report import AuditReport
 from migrate.embedders import special_options
 from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError

@@ -13,7 +13,7 @@ from migrate.embed.rewrite import TRUE_VECTOR
 from migrate.errors import StoreError
 from migrate.stores.base import BATCH_SIZE, Store
 from migrate.stores.confidence import stored_confidence
-from migrate.stores.sources import Checksums, stored_sources, vector_checksums
+from migrate.stores.old_checksums import Checksums, stored_sources, vector_checksums
 from migrate.vectors import Batch, Document, Progress, Vectors
 
 

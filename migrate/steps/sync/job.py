@@ -22,7 +22,7 @@ from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.manifest import Manifest, StoreFacts, creation_date
-from migrate.selection.matches import claim_of_store, claim_of_true_rows, matches
+from migrate.selection.model_match import claim_of_store, claim_of_true_rows, matches
 from migrate.selection.sample import known_documents
 from migrate.steps.base import Job, RunContext
 from migrate.steps.opening import model_of, store_of

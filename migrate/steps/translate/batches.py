@@ -20,10 +20,10 @@ from migrate.stitch.fitted import FallbackUse, FittedStitch
 from migrate.stores import open_store
 from migrate.stores.base import BATCH_SIZE, Snapshot, Store
 from migrate.stores.export import IdIndex, IdLookup
+from migrate.stores.old_checksums import vector_checksums
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.store import ParquetStore
 from migrate.stores.registry import path_in
-from migrate.stores.sources import vector_checksums
 from migrate.vectors import Batch, Vectors, check_vectors
 from migrate.work.jobs import Work
 from migrate.work.shards import Block, Shard

@@ -22,7 +22,7 @@ from migrate.errors import StitchError, UsageError
 from migrate.files import refuse_existing, sha256_json
 from migrate.manifest import MANIFEST_NAME, StitchFacts
 from migrate.selection.choosers import choosers_of, digests_of
-from migrate.selection.matches import ASKED_AGAIN, Claim, matches, needs_proof
+from migrate.selection.model_match import ASKED_AGAIN, Claim, matches, needs_proof
 from migrate.selection.query_log import MOST_QUERIES
 from migrate.selection.sample import QUERY_LOG, RANDOM
 from migrate.steps.base import RunContext

@@ -27,13 +27,13 @@ from migrate.stores.added_fields import are_of_same_records, field_is_asked
 from migrate.stores.base import Companions, KindSupport, Store, StoreInfo
 from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.file_store import FileCompanions, FileStore, check_hashes, expected_hashes
+from migrate.stores.old_checksums import SOURCES_NAME
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.files import SHARDS_NAME, SUFFIX, LocalFiles, ParquetFile, RemoteFiles
 from migrate.stores.parquet.old_chroma import refuse_old_chroma
 from migrate.stores.parquet.output import PARQUET, ObjectOutput, ParquetWriter
 from migrate.stores.parquet.store import OPTIONS, ParquetStore
 from migrate.stores.records import check_options, import_client
-from migrate.stores.sources import SOURCES_NAME
 from migrate.stores.switching import OWN_FILES, Exchange, Folders
 
 

@@ -9,7 +9,7 @@ from safe_reports import BOUNDS, safe_report
 from topics import OF_TARGET, QUESTIONS, UNJUDGED, audit, make_store, noisy, pool
 
 from migrate.audit.document import report_of
-from migrate.audited import read_audit
+from migrate.audit_report import read_audit
 from migrate.errors import InputError
 from migrate.reading import MalformedError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from math import fsum, inf, isfinite, nan
 from typing import Any, Final, Literal, TypeVar
 
-from migrate.audited.names import AGREEMENT, FULL, NDCG, TRANSLATED
+from migrate.audit_report.names import AGREEMENT, FULL, NDCG, TRANSLATED
 from migrate.manifest import ModelIdentity
 from migrate.outcome import Bounds, Outcome, figure
 from migrate.reading import Extensible, MalformedError, expect, typed

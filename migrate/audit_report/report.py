@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from migrate.audited import read_audit
-from migrate.audited.records import Recommendation, ReportedAudit, ReportedVerdict, arm_rows, audit_in, query_rows
+from migrate.audit_report import read_audit
+from migrate.audit_report.records import Recommendation, ReportedAudit, ReportedVerdict, arm_rows, audit_in, query_rows
 from migrate.display import answer_text, data_frame, notebook_html
 from migrate.errors import InputError, UsageError
 from migrate.files import describe_os_error

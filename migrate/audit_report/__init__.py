@@ -11,7 +11,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from migrate.audited.names import AGREEMENT, TRANSLATED
+from migrate.audit_report.names import AGREEMENT, TRANSLATED
 from migrate.display import AUDIT_SCHEMA
 from migrate.errors import InputError
 from migrate.outcome import FEWEST_DOCUMENTS, FEWEST_QUERIES, Bounds, Outcome, decide_within

@@ -33,7 +33,7 @@ from migrate.audit.findings import odd_scores
 from migrate.audit.keys import document_keys
 from migrate.audit.query_set import QuerySet
 from migrate.audit.recommendation import recommend
-from migrate.audit.reference import check_target, prove_reference
+from migrate.audit.reference_proof import check_target, prove_reference
 from migrate.audit.results import FULL, MEAN, RANDOM, TRANSLATED
 from migrate.audit.verdict import doubt
 from migrate.check import stamp_store

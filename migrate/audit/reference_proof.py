@@ -34,7 +34,7 @@ from migrate.embedders.cache import with_choosers
 from migrate.embedders.kinds import split_spec
 from migrate.errors import InputError, StoreError
 from migrate.manifest import ModelIdentity
-from migrate.selection.matches import (
+from migrate.selection.model_match import (
     SAME,
     SPOT_CHECKS,
     agree,

@@ -11,7 +11,7 @@ from answering import Answering
 
 import migrate
 from migrate.errors import VectorError
-from migrate.selection.matches import (
+from migrate.selection.model_match import (
     ASKED_AGAIN,
     Claim,
     Tolerance,
@@ -225,6 +225,6 @@ def test_whoever_buys_vectors_of_documents_has_some_of_them_embedded_again():
         calls = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         is_buying = any(call.attr == "embed_documents" and "embeddings" not in ast.unparse(call) for call in calls)
         imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-        if is_buying and "migrate.selection.matches" not in imported:
+        if is_buying and "migrate.selection.model_match" not in imported:
             unproven.add(str(module.relative_to(package)))
     assert unproven == PROVEN_BY_OTHERS.keys()
