@@ -29,6 +29,7 @@ from migrate.stores.file_store import check_files
 from migrate.stores.llamaindex import LlamaIndexSimpleKind
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
+from migrate.stores.record_file.store import RecordFileKind
 from migrate.stores.records import means_several
 from migrate.stores.switching import Exchange, Folders
 
@@ -89,7 +90,7 @@ def built_in_kinds() -> tuple[StoreKind, ...]:
     """Return the kinds of this package, in the order in which they are asked whether a path is theirs."""
     # By its name, as the databases are built on this room: an import of theirs here would close a circle.
     databases: tuple[StoreKind, ...] = import_module(_DATABASES).KINDS
-    return (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), *databases)
+    return (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), RecordFileKind(), *databases)
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:

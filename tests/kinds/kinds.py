@@ -32,6 +32,7 @@ _QDRANT_SERVER = ("qdrant_client", "qdrant_edge")
 KINDS = {
     "faiss": Entry("kind_faiss", "Faiss"),
     "arrays": Entry("kind_faiss", "Arrays"),
+    "records": Entry("kind_records", "Records"),
     "langchain": Entry("kind_langchain", "Langchain", ("langchain_community",)),
     "llamaindex": Entry("kind_llamaindex", "LlamaIndex", ("llama_index.core",)),
     "parquet": Entry("kind_parquet", "Parquet", ("pyarrow",)),

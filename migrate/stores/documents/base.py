@@ -148,17 +148,21 @@ def sidecar_files(index: Path, *patterns: str) -> list[Path]:
         )
 
 
-def without_texts(file: Path, names: Iterable[str], location: str, texts: Sequence[str]) -> StoreError:
+class NoTextsError(StoreError):
+    """No field of a file beside vectors is one of texts."""
+
+
+def without_texts(file: Path, names: Iterable[str], location: str, texts: Sequence[str]) -> NoTextsError:
     """Return the error of a file beside the vectors at a location that has no field of texts by a known name.
 
     `texts` are the fields that could be named, the likeliest first.
     """
     have = ", ".join(names)[:200] or "no records"
     if not texts:
-        return malformed(file, f"no field holds texts: it has {have}", f"give it a field text, or {WAY_TO_TEXTS}")
+        return NoTextsError(f"{file}: no field holds texts: it has {have}; give it a field text, or {WAY_TO_TEXTS}")
     example = shlex.quote(f"{location}#?text={texts[0]}")
-    return malformed(
-        file, f"no field is named as one of texts (text, content ...): it has {have}", f"name it, as in {example}"
+    return NoTextsError(
+        f"{file}: no field is named as one of texts (text, content ...): it has {have}; name it, as in {example}"
     )
 
 

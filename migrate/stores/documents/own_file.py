@@ -10,9 +10,10 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -68,7 +69,7 @@ def _remedy_of(error: Exception) -> str:
     return "correct the file"
 
 
-def _records(path: Path) -> Iterator[Record]:
+def records_of(path: Path) -> Iterator[Record]:
     """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
     values = {".json": _json_values, ".jsonl": _line_values, ".ndjson": _line_values}.get(path.suffix, _rows)
     number = 0
@@ -89,13 +90,13 @@ def _json_values(path: Path, file: BinaryIO) -> Iterator[Any]:
     try:
         value = read_json(path, MOST_BYTES)
     except MalformedError as error:
-        if _is_of_lines(path):
+        if is_of_lines(path):
             return _line_values(path, file)
         raise malformed(path, f"not JSON that can be read ({error})", _remedy_of(error)) from error
     return records_in(path, value)
 
 
-def _is_of_lines(path: Path) -> bool:
+def is_of_lines(path: Path) -> bool:
     """Return whether the first two lines of a file are objects of JSON, each by itself."""
     with open_file(path) as file, suppress(MalformedError):
         # Of two, as a file with one object of JSON in one line may be either.
@@ -111,16 +112,21 @@ def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
 
 def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
     """Yield the cells of each row of a table that is not blank, those of its header first."""
-    first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
-    delimiter = "\t"
-    if path.suffix != ".tsv":
-        # Spreadsheets write a semicolon where the comma divides decimals.
-        delimiter = max((",", ";", "\t"), key=first.count)
-    file.seek(0)
+    delimiter = delimiter_of(path, file)
     # of the whole process; its own limit is less than a long text
     csv.field_size_limit(_LONGEST_CELL)
     lines = (line.decode() for _, _, line in lines_of(file, path, blank=True))
     return filter(None, csv.reader(lines, delimiter=delimiter, strict=True))
+
+
+def delimiter_of(path: Path, file: BinaryIO) -> str:
+    """Return what divides the cells of a table; the file is at its beginning afterwards."""
+    first = next((line for _, _, line in lines_of(file, path)), b"").decode(errors="replace")
+    file.seek(0)
+    if path.suffix == ".tsv":
+        return "\t"
+    # Spreadsheets write a semicolon where the comma divides decimals.
+    return max((",", ";", "\t"), key=first.count)
 
 
 def _rows(path: Path, file: BinaryIO) -> Iterator[Record]:
@@ -271,16 +277,19 @@ def own_documents(
     named: Mapping[str, str],
     *,
     kind: str = "faiss",
+    read: Callable[[], Iterator[Record]] | None = None,
 ) -> JsonlDocuments:
     """Return the records of a file, one a row, matched as `match_rows` says.
 
-    `kind` is that of the store in messages. Raises a StoreError where the file is malformed, has no field of texts, or
-    is not of this index.
+    `kind` is that of the store in messages; `read` reads the records where they are not simply those of the file.
+    Raises a StoreError where the file is malformed, has no field of texts, or is not of this index.
     """
-    fields = _choose_fields(path, list(islice(_records(path), LOOKED_AT)), named, f"{kind}:{index}")
+    if read is None:
+        read = partial(records_of, path)
+    fields = _choose_fields(path, list(islice(read(), LOOKED_AT)), named, f"{kind}:{index}")
     notes: list[str] = []
     for doc_id in fields.ids:
-        records = enumerate(_records(path), start=1)
+        records = enumerate(read(), start=1)
         lines = (_line_of(path, number, record, fields, doc_id) for number, record in records)
         try:
             documents = JsonlDocuments(path, rows, written=_written(path, lines, rows.count))
