@@ -26,6 +26,7 @@ from migrate.stores.base import KindSupport, Store
 from migrate.stores.binary_reader import read_errors
 from migrate.stores.faiss.store import FaissKind
 from migrate.stores.file_store import check_files
+from migrate.stores.foreign import refuse_foreign
 from migrate.stores.llamaindex import LlamaIndexSimpleKind
 from migrate.stores.outputs import Output
 from migrate.stores.parquet.kind import ParquetKind
@@ -241,6 +242,9 @@ def _open(location: str) -> Store:
         root = Path(Address.parse(location).place)
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
+    # Both take a file by its looks, and other programs write some that look alike.
+    if isinstance(kind, FaissKind | RecordFileKind) and _is_place(root):
+        refuse_foreign(root)
     return kind.open(location)
 
 

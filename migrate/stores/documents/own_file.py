@@ -45,6 +45,7 @@ from migrate.stores.documents.names import (
     first_of,
     is_id_name,
 )
+from migrate.stores.foreign import PICKLE_TO_JSON
 from migrate.stores.records import choose, with_nested
 from migrate.stores.switching import BESIDE
 
@@ -350,11 +351,10 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
 
 def _why_no_pickle(path: Path) -> str:
     """Say that a pickle is not read, and how to make a file of it that is."""
-    program = "import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), open(sys.argv[2], 'w'))"
     target = shlex.quote(str(path.with_suffix(".json")))
     return (
         f"{path}: a pickle, which can run code and is not read; if you trust it and it holds plain lists and texts, "
-        f'write them as JSON: python -c "{program}" {shlex.quote(str(path))} {target}'
+        f'write them as JSON: python -c "{PICKLE_TO_JSON}" {shlex.quote(str(path))} {target}'
     )
 
 

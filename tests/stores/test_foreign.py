@@ -1,0 +1,123 @@
+"""What is not read is named, and the command of the message makes a store of it that is read."""
+
+import json
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from faiss_tools import read
+
+from migrate.errors import UnsupportedStoreError
+from migrate.stores import open_store
+
+COUNT, DIM = 6, 5
+VECTORS = np.arange(COUNT * DIM, dtype=np.float32).reshape(COUNT, DIM) / 7
+TEXTS = [f"text {row}" for row in range(COUNT)]
+
+
+def message_of(path):
+    with pytest.raises(UnsupportedStoreError) as raised:
+        open_store(path)
+    return str(raised.value)
+
+
+def follow(message, folder):
+    """Run the command that a message names, as somebody who pastes it."""
+    command = re.search(r"python -c \"[^\"]*\"[^;(]*", message)[0]
+    _, *arguments = shlex.split(command)
+    arguments = arguments[
+        : next((at for at, word in enumerate(arguments) if word == "vectors.npy"), len(arguments)) + 2
+    ]
+    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+def write_pickle(path, content):
+    path.write_bytes(pickle.dumps(content))
+
+
+PICKLES = {
+    "columns": {"embeddings": VECTORS, "texts": TEXTS},
+    "objects": [{"text": text, "embedding": vector} for text, vector in zip(TEXTS, VECTORS, strict=True)],
+    "by id": dict(zip(TEXTS, VECTORS, strict=True)),
+}
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_a_pickle_becomes_json_by_the_command_of_the_message(name, tmp_path):
+    write_pickle(tmp_path / "embeddings.pkl", PICKLES[name])
+    follow(message_of(tmp_path / "embeddings.pkl"), tmp_path)
+    store = open_store(tmp_path / "embeddings.json")
+    np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
+    assert store.info.has_texts or read(store)[0] == TEXTS
+
+
+def test_a_pickled_data_frame_becomes_json_too(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "embedding": list(VECTORS)})
+    frame.to_pickle(tmp_path / "frame.pkl")
+    follow(message_of(tmp_path / "frame.pkl"), tmp_path)
+    store = open_store(tmp_path / "frame.json")
+    assert [document.text for document in store.documents()] == TEXTS
+    np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
+
+
+def save_torch(path):
+    import torch
+
+    torch.save({"embeddings": torch.from_numpy(VECTORS)}, path)
+
+
+def save_tensors(path):
+    import safetensors.numpy
+
+    safetensors.numpy.save_file({"embeddings": VECTORS}, path)
+
+
+ARRAYS = {
+    "vectors.npz": lambda path: np.savez(path, embeddings=VECTORS, labels=np.arange(COUNT)),
+    "vectors.pt": save_torch,
+    "vectors.safetensors": save_tensors,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_of_another_format_becomes_npy(name, tmp_path):
+    ARRAYS[name](tmp_path / name)
+    follow(message_of(tmp_path), tmp_path)
+    assert np.array_equal(read(open_store(tmp_path / "vectors.npy"))[1], VECTORS)
+
+
+def test_a_table_of_arrow_becomes_parquet(tmp_path):
+    feather, arrow = pytest.importorskip("pyarrow.feather"), pytest.importorskip("pyarrow")
+    feather.write_feather(arrow.table({"text": TEXTS, "embedding": VECTORS.tolist()}), str(tmp_path / "t.feather"))
+    follow(message_of(tmp_path / "t.feather"), tmp_path)
+    np.testing.assert_allclose(read(open_store(tmp_path / "t.parquet"))[1], VECTORS, rtol=1e-6)
+
+
+NAMED = {
+    "usearch": ("index.usearch", b"\x28\0\0\0"),
+    "Annoy": ("index.ann", b"\x01\0\0\0"),
+    "hnswlib": ("hnswlib.index", b"\0\0\0\0\0\0\0\0d\0"),
+    "vectra": ("index.json", json.dumps({"version": 1, "metadata_config": {}, "items": []}).encode()),
+    "Weaviate": ("schema.db", b"\0"),
+    "Smart Connections": ("note.ajson", b'"smart_sources:a.md": {}'),
+    "redb": ("data.redb", b"redb\x1a\x0a\xa9\x0d\x0a"),
+    "Elasticsearch": (
+        "dump.jsonl",
+        b'{"_index": "a", "_id": "1", "_source": {"text": "t", "vector": [1, 2, 3, 4, 5]}}\n',
+    ),
+    "Chroma": ("data_level0.bin", b"\0\0\0"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_other_stores_are_named(name, tmp_path):
+    file, content = NAMED[name]
+    (tmp_path / file).write_bytes(content)
+    place = tmp_path if file in ("hnswlib.index", "schema.db") else tmp_path / file
+    assert name in message_of(place)
