@@ -4,10 +4,12 @@ Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8 and llama-i
 The model is a local server's.
 """
 
+import base64
 import json
 import re
 import shlex
 import uuid
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -140,6 +142,36 @@ def test_anythingllm(cook):
         assert table.to_arrow().drop_columns("vector").equals(before[name])
         found = table.search(np.ones(NEW_DIM)).distance_type("cosine").limit(4).to_list()
         assert (table.count_rows(), len(found)) == (count, 4)
+
+
+# Files of nano-vectordb
+
+
+def test_lightrag(cook):
+    nano = pytest.importorskip("nano_vectordb")
+    Path("rag_storage").mkdir()
+    names = {"chunks": "handbook", "entities": "minutes", "relationships": "tickets"}
+    for kind, name in names.items():
+        client = nano.NanoVectorDB(DIM, storage_file=f"rag_storage/vdb_{kind}.json")
+        client.upsert([
+            {"__id__": f"{kind}-{row}", "__created_at__": 1_760_000_000, "content": text_of(name, row),
+             "vector": packed(vector), "file_path": f"{name}.md", "__vector__": vector}
+            for row, vector in enumerate(vectors_of(name, SIZES[name]))
+        ])  # fmt: skip
+        client.save()
+    cook("LightRAG", sizes=[f"vdb_{kind}" for kind in names])
+    for kind, name in names.items():
+        (path,) = Path("new").glob(f"*/vdb_{kind}.json")
+        client = nano.NanoVectorDB(NEW_DIM, storage_file=str(path))
+        assert len(client) == SIZES[name]
+        (found,) = client.query(np.ones(NEW_DIM, np.float32), top_k=1)
+        assert found["file_path"] == f"{name}.md"
+        assert len(base64.b64decode(found["vector"])) and found["vector"] != packed(vectors_of(name, 1)[0])
+
+
+def packed(vector):
+    """A vector as LightRAG keeps it in a record."""
+    return base64.b64encode(zlib.compress(vector.astype(np.float16).tobytes())).decode()
 
 
 # PostgreSQL
