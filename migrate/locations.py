@@ -6,6 +6,7 @@ printed, noted in a manifest or compared between runs never has it. Whoever conn
 
 from __future__ import annotations
 
+import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -199,6 +200,13 @@ class Address:
     place: str
     name: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_path(cls, text: str) -> Address:
+        """Take the location of files apart: what is there under the whole text has neither a name nor options."""
+        if os.path.lexists(text):
+            return cls(text)
+        return cls.parse(text)
 
     @classmethod
     def parse(cls, text: str) -> Address:

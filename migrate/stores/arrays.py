@@ -6,7 +6,6 @@ Nothing is unpickled.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -23,11 +22,10 @@ from migrate.stores.confidence import CONFIDENCE_NAME
 from migrate.stores.documents.beside import documents_beside
 from migrate.stores.documents.by_row import files_by_row, notes_beside
 from migrate.stores.documents.matching import ROWS_OPTION, Numbering
-from migrate.stores.file_store import RowFileStore, own_manifest, with_documents
+from migrate.stores.file_store import RowFileStore, only_file, own_manifest, with_documents
 from migrate.stores.old_checksums import SOURCES_NAME
 from migrate.stores.pairing import settle_rows
 from migrate.stores.records import check_options
-from migrate.work.outputs import why_missing
 from migrate.work.writer import FlatFileWriter, StoreWriter
 
 
@@ -52,10 +50,7 @@ class ArraysKind:
 
         Raises a StoreError where there is none, or more than one; or it is malformed, or does not match its documents.
         """
-        if os.path.lexists(location):
-            address = Address(location)
-        else:
-            address = Address.parse(location)
+        address = Address.of_path(location)
         check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         if path.is_file():
@@ -63,15 +58,7 @@ class ArraysKind:
             if path.suffix == ".parquet":
                 raise UsageError(f"{path} is a Parquet file, not .npy; say parquet:{path}")
             return ArrayStore(path, path, address.options)
-        if not path.is_dir():
-            raise StoreError(f"{path}: {why_missing(path)}")
-        files = _vector_files(path)
-        if len(files) != 1:
-            named = ""
-            if files:
-                named = f" ({', '.join(file.name for file in files[:8])})"
-            raise StoreError(f"{path}: has {len(files)} .npy files of vectors{named}; give the file itself")
-        return ArrayStore(path, files[0], address.options)
+        return ArrayStore(path, only_file(path, _vector_files, ".npy files of vectors"), address.options)
 
 
 class ArrayStore(RowFileStore):

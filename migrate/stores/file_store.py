@@ -5,7 +5,7 @@ Not every store does. What needs files asks here, with `as_files` or one of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from migrate.stores.documents.base import DocumentSource, LazyIds
 from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.switching import BESIDE, Exchange, Folders, SwitchableStore, refuse_nested
 from migrate.vectors import Batch, Document
+from migrate.work.outputs import why_missing
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import Complete, Written
@@ -187,6 +188,19 @@ class RowFileStore(FileStore):
     def documents(self, rows: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return the documents of some rows, or of all."""
         return self.source.documents(range(self.info.count) if rows is None else np.asarray(rows, np.int64))
+
+
+def only_file(folder: Path, files_in: Callable[[Path], Sequence[Path]], noun: str) -> Path:
+    """Return the one file of a store in a folder; raises a StoreError where there is none, or more than one."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: {why_missing(folder)}")
+    files = files_in(folder)
+    if len(files) != 1:
+        names = ""
+        if files:
+            names = f" ({', '.join(file.name for file in files[:8])})"
+        raise StoreError(f"{folder}: has {len(files)} {noun}{names}; give the file itself")
+    return files[0]
 
 
 def with_documents(documents: DocumentSource, folder: Path, remarks: tuple[str, ...] = ()) -> Complete:

@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.errors import StoreError
 from migrate.files import FileStamp, output_errors
 from migrate.reading import MalformedError, read_table
 from migrate.stores.base import KindSupport, StoreInfo
@@ -24,9 +23,8 @@ from migrate.stores.binary_reader import RowFile, malformed, read_errors, shown
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import MOST_BYTES, json_errors, sidecar_files
 from migrate.stores.documents.llamaindex import DOCSTORE, EMBEDDINGS, VECTORS_NAME, is_simple, node_documents
-from migrate.stores.file_store import RowFileStore, own_manifest
+from migrate.stores.file_store import RowFileStore, only_file, own_manifest
 from migrate.stores.records import read_metric
-from migrate.work.outputs import why_missing
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, Written
@@ -63,16 +61,10 @@ class LlamaIndexSimpleKind:
         path = Path(location)
         if path.is_file():
             return LlamaIndexSimpleStore(path, path)
-        if not path.is_dir():
-            raise StoreError(f"{path}: {why_missing(path)}")
-        files = _vector_files(path)
         default = path / VECTORS_NAME
-        if default not in files and len(files) != 1:
-            names = ""
-            if files:
-                names = f" ({', '.join(file.name for file in files[:8])})"
-            raise StoreError(f"{path}: has {len(files)} files of a SimpleVectorStore{names}; give the file itself")
-        return LlamaIndexSimpleStore(path, default if default in files else files[0])
+        if not (path.is_dir() and default in _vector_files(path)):
+            default = only_file(path, _vector_files, "files of a SimpleVectorStore")
+        return LlamaIndexSimpleStore(path, default)
 
 
 def _vector_files(folder: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,10 +93,7 @@ class FaissKind:
         OutputError
             The operating system refused.
         """
-        if os.path.lexists(location):
-            address = Address(location)
-        else:
-            address = Address.parse(location)
+        address = Address.of_path(location)
         check_options(f"{self.name}:{location}", address.options, ("text", "id", ROWS_OPTION))
         path = Path(address.place)
         with read_errors(path):

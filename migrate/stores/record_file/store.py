@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from migrate.errors import StoreError, UsageError
+from migrate.errors import UsageError
 from migrate.files import FileStamp, output_errors
 from migrate.locations import Address
 from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
@@ -36,11 +36,10 @@ from migrate.stores.documents.json_shapes import KEY
 from migrate.stores.documents.matching import Numbering
 from migrate.stores.documents.names import LIKELY_IDS, VECTORS, first_of
 from migrate.stores.documents.own_file import Record, own_documents
-from migrate.stores.file_store import RowFileStore, own_manifest
+from migrate.stores.file_store import RowFileStore, only_file, own_manifest
 from migrate.stores.record_file.contents import Content, content_of, holds_vectors, numbers_of
 from migrate.stores.records import Distance, check_options, choose, read_metric
 from migrate.vectors import Document, Vectors
-from migrate.work.outputs import why_missing
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
 from migrate.work.writer import StoreWriter, Written
@@ -74,23 +73,13 @@ class RecordFileKind:
 
         Raises a StoreError where there is none, or more than one; or it is malformed, or has no field of vectors.
         """
-        if os.path.lexists(location):
-            address = Address(location)
-        else:
-            address = Address.parse(location)
+        address = Address.of_path(location)
         check_options(f"{self.name}:{location}", address.options, _OPTIONS)
         path = Path(address.place)
-        if path.is_file():
-            return RecordFileStore(path, path, address.options)
-        if not path.is_dir():
-            raise StoreError(f"{path}: {why_missing(path)}")
-        files = _files_in(path)
-        if len(files) != 1:
-            names = ""
-            if files:
-                names = f" ({', '.join(file.name for file in files[:8])})"
-            raise StoreError(f"{path}: has {len(files)} files of records with vectors{names}; give the file itself")
-        return RecordFileStore(path, files[0], address.options)
+        index = path
+        if not path.is_file():
+            index = only_file(path, _files_in, "files of records with vectors")
+        return RecordFileStore(path, index, address.options)
 
 
 def _files_in(folder: Path) -> list[Path]:
