@@ -38,8 +38,10 @@ def server(corpus, monkeypatch):
     return client
 
 
-def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(server, judged, lead_migrate):
-    run = f"run '{OLD}' --reference pool --target file:turned.npz --judged judged --kind procrustes -o out"
+def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(
+    server, all_queries, lead_migrate
+):
+    run = f"run '{OLD}' --reference pool --target file:turned.npz --judged {all_queries} --kind procrustes --sample 100 -o out"
     ended = lead_migrate(run)
     assert f"the server of {OLD}" in ended.told
     assert ended.next.startswith("translate ")
