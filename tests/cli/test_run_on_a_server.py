@@ -41,7 +41,8 @@ def server(corpus, monkeypatch):
 def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(
     server, all_queries, lead_migrate
 ):
-    run = f"run '{OLD}' --reference pool --target file:turned.npz --judged {all_queries} --kind procrustes --sample 100 -o out"
+    judging = f"--reference pool --judged {all_queries}"
+    run = f"run '{OLD}' --target file:turned.npz --kind procrustes --sample 100 -o out {judging}"
     ended = lead_migrate(run)
     assert f"the server of {OLD}" in ended.told
     assert ended.next.startswith("translate ")
