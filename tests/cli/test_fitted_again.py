@@ -12,7 +12,9 @@ def content():
     return {path.name: path.read_bytes() for path in Path("stitch").iterdir()}
 
 
-@pytest.mark.parametrize("kind", ["ridge", "auto", "ridge+text"])
+@pytest.mark.parametrize(
+    "kind", ["ridge", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("auto", "ridge+text"))]
+)
 def test_the_same_fit_again_is_done_and_asks_for_nothing(kind, store, server, lead_migrate):
     fit = f"{FIT.replace('ridge', kind)} --view none"
     first = lead_migrate(fit)
