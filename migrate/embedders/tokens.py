@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,11 +133,21 @@ class ApiCounter(TokenCounter):
 
 
 def read_tokenizer(path: Path) -> TokenizerCounter:
-    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does."""
+    """The counter of a `tokenizer.json`; one that takes words one by one where the tokenizer does.
+
+    A file that stays the same is read once in a process.
+    """
     try:
-        return make_counter(read_file(path).decode())
+        status = path.stat()
+        return _counter_of(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"{path}: this is not a tokenizer of the tokenizers library; copy the model again") from error
+
+
+# As many as models that a command moves between: each counter remembers words
+@lru_cache(maxsize=2)
+def _counter_of(path: Path, _identity: tuple[int, ...]) -> TokenizerCounter:
+    return make_counter(read_file(path).decode())
 
 
 def make_counter(text: str) -> TokenizerCounter:
@@ -203,12 +213,14 @@ class WordCounter(TokenizerCounter):
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text, the special ones among them."""
+        # Another thread may begin to remember anew meanwhile
+        known = self._known
         split = [text.replace("\n", " ").split(" ") for text in texts]
-        new_words = [word for word in set().union(*split) if word not in self._known]
-        self._known.update(zip(new_words, self._lengths(new_words, add_special_tokens=False), strict=True))
-        tokens_of = self._known.__getitem__
+        new_words = [word for word in set().union(*split) if word not in known]
+        known.update(zip(new_words, self._lengths(new_words, add_special_tokens=False), strict=True))
+        tokens_of = known.__getitem__
         counts = [sum(map(tokens_of, words)) for words in split]
-        if len(self._known) > _MOST_WORDS:
+        if len(known) > _MOST_WORDS:
             self._known = {"": 0}
         return np.array(counts, dtype=np.int64) + self.special
 

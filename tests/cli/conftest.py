@@ -9,6 +9,7 @@ import pytest
 from openai_server import OpenAIServer
 
 from migrate.cli.main import run
+from migrate.datasets.beir import write_beir
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ def server(monkeypatch):
     with OpenAIServer() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)
         yield running
+
+
+@pytest.fixture(scope="session")
+def beir(corpus, tmp_path_factory):
+    """The corpus with 40 of its queries: an audit by them takes less than half as long as by all."""
+    folder = tmp_path_factory.mktemp("few") / "docstrings"
+    write_beir(folder, corpus.documents, corpus.queries[:40], corpus.qrels)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def all_queries(corpus, tmp_path_factory):
+    """The corpus with all 150 of its queries, for what takes many, such as a verdict that is SAFE."""
+    folder = tmp_path_factory.mktemp("all") / "docstrings"
+    write_beir(folder, corpus.documents, corpus.queries, corpus.qrels)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ def content():
     return {path.name: path.read_bytes() for path in Path("stitch").iterdir()}
 
 
-@pytest.mark.parametrize("kind", ["ridge", "auto", "ridge+text"])
+@pytest.mark.parametrize(
+    "kind", ["ridge", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("auto", "ridge+text"))]
+)
 def test_the_same_fit_again_is_done_and_asks_for_nothing(kind, store, server, lead_migrate):
     fit = f"{FIT.replace('ridge', kind)} --view none"
     first = lead_migrate(fit)
@@ -43,11 +45,10 @@ def test_another_fit_is_refused_before_anything_is_paid(change, store, server, l
 
 
 def test_a_fit_of_another_store_or_of_a_damaged_stitch_is_refused(store, lead_migrate):
-    lead_migrate("fit store --target tfidf:24 --sample 50 --kind ridge -o stitch")
+    fit = "fit store --target tfidf:24 --sample 50 --kind ridge -o stitch"
+    lead_migrate(fit)
     lead_migrate("reembed store --target tfidf:40 -o other")
-    ended = lead_migrate("fit other --target tfidf:24 --sample 50 --kind ridge -o stitch", code=2)
-    assert "stitch exists" in ended.err
-    again = lead_migrate("fit store --target tfidf:24 --sample 50 --kind ridge -o stitch")
-    assert "done already" in again.err
+    assert "stitch exists" in lead_migrate(fit.replace("store", "other"), code=2).complaint
+    assert "done already" in lead_migrate(fit).err
     Path("stitch/weights.safetensors").write_bytes(b"")
-    assert "stitch exists" in lead_migrate("fit store --target tfidf:24 --sample 50 --kind ridge -o stitch", code=2).err
+    assert "stitch exists" in lead_migrate(fit, code=2).complaint

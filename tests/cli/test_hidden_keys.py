@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from openai_server import do_not_wait, status
 
 SECRETS = ("pw-of-ann", "key-of-ann")
 TARGET = "openai:text-embedding-3-small,dimensions=24"
+JUDGED_RUN = "run store --judged judged -o made --reference pool --kind ridge --sample 60"
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +37,8 @@ def leaks(*texts):
         "reembed store -o made",
         "assess store",
         "run store --judged judged -o made",
-        "run store --judged judged -o made --reference pool --kind ridge --sample 60 --report report.html",
-        "run store --judged judged -o made --reference pool --kind ridge --sample 60 --json",
+        pytest.param(f"{JUDGED_RUN} --report report.html", marks=pytest.mark.slow),
+        pytest.param(f"{JUDGED_RUN} --json", marks=pytest.mark.slow),
         "embed judged --no-chunks -o made",
     ],
 )
@@ -69,14 +71,13 @@ def test_no_output_has_them_and_the_next_command_runs(command, url, server, monk
         (lambda url: url.replace(SECRETS[0], f"12/{SECRETS[0]}"), 2, "'http://***@127.0.0.1:"),
     ],
 )
-def test_no_error_has_them(change, code, shown, url, lead_migrate):
+def test_no_error_has_them(change, code, shown, url, monkeypatch, lead_migrate):
+    do_not_wait(monkeypatch)
     ended = lead_migrate(f"fit store --target {TARGET} --sample 60 -o made --base-url", change(url), code=code)
     assert shown in ended.complaint and leaks(ended.err) == []
 
 
 def test_what_the_server_says_is_searched_for_them_too(url, server, lead_migrate):
-    from openai_server import status
-
     server.faults += 8 * [status(400, f"no such user as ann:{SECRETS[0]}")]  # whatever it is asked
     told = lead_migrate(f"fit store --target {TARGET} --sample 60 -o made --base-url", url, code=7).complaint
     assert "no such user as ***" in told and leaks(told) == []

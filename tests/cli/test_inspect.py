@@ -88,6 +88,7 @@ def test_a_damaged_index_is_told_and_not_listed(inspect):
     assert "store/index.faiss" in inspect("store", code=4).complaint
 
 
+@pytest.mark.slow
 def test_tables_of_a_database_are_listed(inspect):
     lancedb = pytest.importorskip("lancedb")
     database = lancedb.connect("shop")

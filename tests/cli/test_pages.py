@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from stores_tools import make_store
 
-CHECK = "check a --model packaged:all-MiniLM-L6-v2 --report"
+CHECK = "check a --model file:longer.npz --report"
 
 
 @pytest.fixture(autouse=True)
 def _stores():
-    """Two stores in the current folder."""
+    """Two stores in the current folder, and a model in a file that has more dimensions."""
     ids, x = [f"d{row}" for row in range(40)], np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     make_store(Path("a"), ids, x)
     make_store(Path("b"), ids, x + 1)
+    longer = np.hstack([x[::-1], x])
+    np.savez("longer.npz", doc_ids=ids, docs=longer, query_ids=["q"], queries=longer[:1])
 
 
-@pytest.mark.slow
 def test_the_ending_says_the_kind(lead_migrate):
     ended = lead_migrate(f"{CHECK} page.html --report x.json --report x.xml --json", code=1)
     assert "other dimension" in Path("page.html").read_text()

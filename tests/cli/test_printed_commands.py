@@ -4,14 +4,17 @@ import json
 import shlex
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from stores_tools import make_store
 
+from migrate.datasets.beir import write_beir
+from migrate.embedders import load_embedder
 from migrate.stores import open_store
-from migrate.vectors import Document
+from migrate.vectors import Document, Query
 
 pytestmark = pytest.mark.slow
 
@@ -21,16 +24,12 @@ TO_FILL_IN = {"DIR": "judged", "SPEC": "tfidf:8", "OLD": "store", "STORE": "stor
 JUDGED = (0, 1, 3)
 AUDIT = "audit new --reference pool --judged judged"
 RUN = "run store --reference pool --judged judged --kind mean --sample 60 --target"
-GOOD = "audit good --reference pool --judged judged --margin 0.5"
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+GOOD = "audit good --reference pool --judged many --margin 0.5"
+"""By as many queries as a verdict needs."""
 
 
 @pytest.fixture(scope="module")
-def made(source_folder, bare_folder, beir, write_vectors, lead_migrate, tmp_path_factory):
+def made(source_folder, bare_folder, beir, all_queries, write_vectors, lead_migrate, tmp_path_factory):
     """A folder with stores, stitches, judged queries and models in files."""
     folder = tmp_path_factory.mktemp("made") / "my work; here"
     for source, name in ((source_folder, "store"), (source_folder, "plain"), (bare_folder, "bare"), (beir, "judged")):
@@ -40,6 +39,7 @@ def made(source_folder, bare_folder, beir, write_vectors, lead_migrate, tmp_path
     texts = [json.dumps({"id": row["_id"], "text": row["text"]}) + "\n" for row in rows]
     (folder / "all.jsonl").write_text("".join(texts))
     (folder / "most.jsonl").write_text("".join(texts[:140]))
+    shutil.copytree(all_queries, folder / "many")
     write_vectors(folder / "old.npz", "tfidf:40")
     write_vectors(folder / "target.npz", "tfidf:48")
     shutil.copytree(folder / "judged", folder / "echoed")
@@ -111,8 +111,8 @@ ROWS = {
     "synced": ("sync grown behind --target file:target.npz", {0}, "audit behind", JUDGED),
     "SAFE, without a source": (f"{GOOD} --report report.json", {0}, None, None),
     "NOT SAFE, without a source": (AUDIT, {1}, "reembed new", {0}),
-    "INCONCLUSIVE": (AUDIT.replace("new", "good"), {3}, "reembed good", {0}),
-    "a doubt": (GOOD.replace(" judged", " echoed"), {3}, "audit good --reference=pool", JUDGED),
+    "INCONCLUSIVE": (AUDIT.replace("new", "good").replace(" judged", " many"), {3}, "reembed good", {0}),
+    "a doubt": (GOOD.replace(" many", " echoed"), {3}, "audit good --reference=pool", JUDGED),
     "a doubt in a run": (
         "run store --reference pool --judged echoed --kind ridge --sample 145 --target tfidf:48 --margin 0.5 -o out",
         {3}, "run store", JUDGED,
@@ -121,17 +121,17 @@ ROWS = {
         "audit good --reference pool --queries synthetic --source store", JUDGED, "reembed store", {0}
     ),
     "provisional and SAFE": (
-        f"{GOOD.replace('--judged judged', '--queries synthetic')} --source store --report report.json",
+        f"{GOOD.replace('--judged many', '--queries synthetic')} --source store --report report.json",
         JUDGED, "switch store good --unproven", {0},
     ),
     "against a store of the model": (f"{AUDIT.replace('pool', 'full')} --source store", {1}, "switch store full", {0}),
     "all true vectors": (f"{AUDIT.replace('new', 'full')} --source store", JUDGED, "switch store full", {0}),
     "two stages, without a report": (f"{STAGES} --source store", {0}, "audit new", {0}),
-    "staying is better": (f"{RUN} tfidf:24 -o out", JUDGED, None, None),
+    "staying is better": (f"{RUN.replace(' judged', ' many')} tfidf:24 -o out", JUDGED, None, None),
     "a run of a file": (f"{RUN} file:target.npz -o out", {1}, "reembed store", {0}),
     "a run without texts": (f"{RUN.replace('store', 'bare')} file:target.npz -o out", JUDGED, "inspect bare", {0}),
     "a demo of true vectors alone": (
-        "demo --docs 300 --sample 300 -o tried", {0}, "switch tried/source tried/store", {0}
+        "demo --from tfidf:8 --docs 300 --sample 300 -o tried", {0}, "switch tried/source tried/store", {0}
     ),
     "a small store": ("run store --judged judged --target tfidf:48 -o out", {0}, "switch store out/full", {0}),
 }  # fmt: skip
@@ -151,10 +151,10 @@ def test_a_large_store_and_a_slow_model_are_run(here, printed, lead_migrate):
     padding = [Document(f"more {n}", f"text number {n} of {n % 97} and {n % 89}") for n in range(10_000)]
     documents = [*open_store("full").documents(), *padding]
     vectors = np.random.default_rng(0).normal(size=(len(documents), 8)).astype(np.float32)
-    make_store(Path("many"), documents, vectors)
-    run = printed("assess many --target tfidf:16,rate=1/min")
-    assert run.startswith("run many ")
-    lead_migrate(run, code=JUDGED)
+    make_store(Path("large"), documents, vectors)
+    run = printed("assess large --target tfidf:16,rate=1/min")
+    assert run.startswith("run large ")
+    lead_migrate(f"{run} --dry-run")  # it takes the words and opens the store: enough of 10,000 documents
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_same_audit_again_leaves_settings_to_the_file_that_is_named_again(he
     Path("settings.toml").write_text('[tool.lead-migrate]\ndevice = "cpu"\nconcurrency = 4\n')
     audit = printed("--config settings.toml translate store better -o again")
     assert audit.startswith("--config=settings.toml audit ")
-    again = printed("--config settings.toml audit again --judged judged --source store --margin 0.5")
+    again = printed("--config settings.toml audit again --judged many --source store --margin 0.5")
     assert again.startswith("--config=settings.toml audit ")
     assert "--device" not in again and "--concurrency" not in again
     lead_migrate(again, code=JUDGED)
@@ -231,42 +231,21 @@ def test_an_output_inside_the_folder_of_the_store_is_told_and_what_follows_lies_
     told = lead_migrate("reembed store/index.faiss --target tfidf:40 -o store/moved").err
     assert "note: store/moved lies in the folder" in told and "such as -o index-new" in told
     shutil.rmtree("store/moved")
-    assert "lies in the folder" not in lead_migrate("reembed store/index.faiss --target tfidf:40 -o moved").err
-
-
-@pytest.fixture(scope="module")
-def made_by_minilm(short_folder, short_beir, lead_migrate, tmp_path_factory):
-    """A folder with a store of short texts, its judged queries and translation, and caches of true vectors."""
-    folder = tmp_path_factory.mktemp("minilm")
-    shutil.copytree(short_folder, folder / "store")
-    shutil.copytree(short_beir, folder / "judged")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        lead_migrate(f"fit store --target {PACKAGED} --kind ridge --sample 60 -q -o stitch")
-        lead_migrate("translate store stitch -q -o new")
-        shutil.copytree("cache", "cache-of-sample")
-        lead_migrate(f"reembed store --target {PACKAGED} -q -o full")
-    return folder
+    outside = lead_migrate("reembed store/index.faiss --target tfidf:40 -o moved")
+    assert "lies in the folder" not in outside.err
 
 
 @pytest.fixture
-def cached(made_by_minilm, tmp_path):
-    """The true vectors of all short texts, in the cache of the test."""
-    shutil.copytree(made_by_minilm / "cache", tmp_path / "cache", dirs_exist_ok=True)
+def served(server, corpus):
+    """A server whose model makes of texts what a lexical one does; unlike that, it is worth keeping the vectors of."""
+    embedder = load_embedder("tfidf:48")
+    embedder.fit(corpus.documents)
+    server.vectors = lambda texts: embedder.embed_queries([Query(text, text) for text in texts])
+    return "openai:tiny-raw,dimensions=48"
 
 
-@pytest.fixture
-def short(here, cached, made_by_minilm):
-    """Puts a store of short texts, and its judged queries, in the place of the others."""
-    for name in ("store", "judged"):
-        shutil.rmtree(name)
-        shutil.copytree(made_by_minilm / name, name)
-
-
-def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(short, printed, lead_migrate):
-    lead_migrate(f"fit store --target {PACKAGED} --sample 20 --kind mean -o st")
+def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(here, served, printed, lead_migrate):
+    lead_migrate(f"fit store --target {served} --sample 20 --kind mean -o st")
     lead_migrate("translate store st -o again")
     full = printed("audit again --reference pool --judged judged --source store", (1, 3))
     assert full.startswith("reembed store ")
@@ -275,18 +254,19 @@ def test_a_reembed_that_a_verdict_prints_names_no_options_that_the_model_lacks(s
 
 
 def test_the_report_of_a_run_recommends_what_the_command_prints(here, printed):
-    command = f"{RUN} file:target.npz --source-model tfidf:32 --margin 0.9 -o out"
+    target = "file:target.npz"
+    command = f"{RUN} {target} --source-model tfidf:32 --margin 0.9 -o out"
     full = printed(command, (1, 3))
-    assert full == "reembed store --target file:target.npz -o out-full"
+    assert full == f"reembed store --target {target} -o out-full"
     found = json.loads(Path("out/report.json").read_text())["recommendation"]
     assert (found["plan"], found["command"]) == ("full re-embed", full.split())
     assert printed(command, (1, 3)) == full, "said again"
 
 
-def test_from_a_run_that_embedded_every_text_to_a_whole_store(short, printed):
-    command = f"{RUN} {PACKAGED} -o out"
+def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, served, printed):
+    command = f"{RUN} {served} -o out"
     full = printed(command, (1, 3))
-    assert full == f"reembed store --target {PACKAGED} -o out-full"
+    assert full == f"reembed store --target {served} -o out-full"
     assert printed(command, (1, 3)) == full, "said again"
     switch = printed(f"{command} --reference build", (1, 3))
     assert switch == "switch store out/reference", "the reference is there"
@@ -308,9 +288,12 @@ def test_a_plan_decides_the_exit_code_and_what_switch_takes(here, printed, lead_
     assert "SAFE in two stages alone" in said and "LiveLimits(depth=149, max_documents=149" in said
 
 
-def test_a_packaged_model_needs_no_hub(here, cached, short_beir, printed, lead_migrate):
+def test_a_packaged_model_needs_no_hub(corpus, printed, lead_migrate, monkeypatch):
     """Neither as the source, which the manifest says, nor as the target, which the stitch says."""
-    embed = f"embed {short_beir} --model '{PACKAGED},document-prefix=title: ' --no-chunks -o one"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    documents = [replace(document, text=" ".join(document.text.split()[:5])) for document in corpus.documents[:100]]
+    write_beir(Path("judged"), documents, corpus.queries[:20], corpus.qrels)
+    embed = f"embed judged --model '{PACKAGED},document-prefix=title: ' --no-chunks -o one"
     assert lead_migrate(embed).next == "assess one --target SPEC"
     audit = printed(printed(f"fit one --target {PACKAGED} --kind procrustes --sample 40 -o st"))
     assert " --source one" in audit
@@ -364,8 +347,10 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
     assert lead_migrate("inspect again").next == ended.next.replace(" --source store", "")
     Path("elsewhere").mkdir()
     shutil.copyfile("moved.npz", "elsewhere/target.npz")
-    checked = lead_migrate("check again --model file:elsewhere/target.npz")
-    assert checked.next == "audit again --reference pool --judged DIR --target file:elsewhere/target.npz"
+    found = "file:elsewhere/target.npz"
+    checked = lead_migrate(f"check again --model {found}")
+    command, *words = checked.next.split()
+    assert command == "audit" and "again" in words and words[-2:] == ["--target", found]
     lead_migrate(checked.next.replace("DIR", "judged"), code=JUDGED)
     audit = "audit again --reference build --judged judged"
     told = lead_migrate(audit, code=2).complaint
@@ -378,7 +363,7 @@ def test_a_file_that_is_out_of_sight_is_asked_for_by_its_option(here, lead_migra
 def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_migrate):
     again = printed(f"{GOOD} --source store")
     assert again.startswith("audit good ") and again.endswith(" --report=report.json"), "a switch wants the report"
-    assert " --judged=judged " in again
+    assert " --judged=many " in again
     switch = printed(again)
     assert switch == "switch store good --audit report.json"
     ended = lead_migrate(switch)
@@ -394,19 +379,20 @@ def test_from_a_verdict_that_is_safe_to_the_switch_and_back(here, printed, lead_
 
 
 @pytest.fixture
-def staged(made_by_minilm):
+def staged(here, served, lead_migrate):
     """The audit of a store that is SAFE in two stages alone, whose model is worth keeping the vectors of."""
-    shutil.copytree(made_by_minilm / "cache-of-sample", "cache")
-    for name in ("store", "judged", "stitch", "new"):
-        shutil.copytree(made_by_minilm / name, name)
-    return "audit new --reference pool --judged judged --source store --margin 0.6 --two-stage 100"
+    for name in ("stitch", "new"):
+        shutil.rmtree(name)
+    lead_migrate(f"fit store --target {served} --kind ridge --sample 60 -q -o stitch")
+    lead_migrate("translate store stitch -q -o new")
+    return "audit new --reference pool --judged many --source store --margin 0.6 --two-stage 100"
 
 
 @pytest.mark.usefixtures("staged")
 def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_migrate):
     assert lead_migrate("live run new --once --budget 20").next == "live status new"
-    assert lead_migrate("live status new", code=JUDGED).next == "live run new"  # which another test runs
-    lead_migrate("live run new --once -q")
+    assert lead_migrate("live status new", code=JUDGED).next == "live run new --yes"  # which another test runs
+    lead_migrate("live run new --once --yes -q")
     found = printed("live status new", JUDGED)
     assert found == "backfill new -o new-complete"
     found = printed(found)
@@ -417,7 +403,7 @@ def test_a_store_is_completed_by_the_printed_worker_and_switched(printed, lead_m
 def test_two_stages_are_served_by_the_printed_lines_and_completed_by_the_printed_worker(staged, shell, lead_migrate):
     lead_migrate(f"{staged} --plan two-stage-100 --report report.json -q")
     switched = lead_migrate("switch store new --audit report.json")
-    assert switched.next == "live run store"
+    assert switched.next == "live run store --yes"
     lines = [line.strip() for line in switched.out.splitlines() if line.startswith("  ")]
     program = "\n".join([*lines, "assert len(answer.ids) == 10, answer", "searcher.close()"])
     exec(program, {})
@@ -459,8 +445,10 @@ def test_what_was_typed_is_not_to_be_filled_in_again(here, lead_migrate, printed
     lead_migrate("translate store to-file -o moved -q")
     shutil.copytree("moved", "copied")
     Path("copied/lead-migrate.json").unlink()
-    checked = printed("check moved --model file:target.npz --judged judged --sample 60")
-    assert checked == "audit moved --reference pool --judged=judged --target file:target.npz"
+    target = "file:target.npz"
+    checked = printed(f"check moved --model {target} --judged judged --sample 60")
+    command, *words = checked.split()
+    assert command == "audit" and "--judged=judged" in words and words[-2:] == ["--target", target]
     lead_migrate(checked, code=JUDGED)
     copied = "audit copied --reference pool --judged judged --target file:target.npz --source store"
     ended = lead_migrate(copied, code=JUDGED)

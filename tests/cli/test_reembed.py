@@ -73,6 +73,7 @@ def test_a_new_store_that_changed_or_is_of_other_texts_needs_a_report(lead_migra
         switch("store", "new")
 
 
+@pytest.mark.slow
 def test_a_share_is_what_translate_makes_of_it(monkeypatch, digest, lead_migrate):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     migrate.fit("store", "tfidf:24", kind="ridge", sample=40).save("stitch")

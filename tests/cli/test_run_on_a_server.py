@@ -1,6 +1,7 @@
 """`run` on a collection of a server: the new store lies in files, and one command writes it to the server."""
 
 import shlex
+import subprocess
 
 import numpy as np
 import pytest
@@ -38,13 +39,19 @@ def server(corpus, monkeypatch):
     return client
 
 
-def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(server, judged, lead_migrate):
-    run = f"run '{OLD}' --reference pool --target file:turned.npz --judged judged --kind procrustes -o out"
+def test_run_says_where_the_new_store_is_and_the_next_command_writes_it_to_the_server(
+    server, all_queries, lead_migrate
+):
+    judging = f"--reference pool --judged {all_queries}"
+    run = f"run '{OLD}' --target file:turned.npz --kind procrustes --sample 100 -o out {judging}"
     ended = lead_migrate(run)
     assert f"the server of {OLD}" in ended.told
     assert ended.next.startswith("translate ")
     lead_migrate(ended.next)
     words = shlex.split(ended.next)
+    # A real shell would take an & that is not quoted for the end of the command
+    shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {ended.next}"], capture_output=True, text=True, check=True)
+    assert OLD in words and shown.stdout.splitlines() == words
     new = open_store(words[words.index("-o") + 1])
     assert new.info.location.startswith("qdrant:http://db.example:6333#")
     assert new.info.count == len(server.scroll("docs", limit=9_999)[0])

@@ -121,6 +121,7 @@ def test_a_store_too_small_for_a_verdict_is_told_so_before_anything_is_paid(comm
     assert json.loads(Path("new-full" if "run" in command else "cut-full", "lead-migrate.json").read_text())
 
 
+@pytest.mark.slow
 def test_an_audit_of_one_is_told_so_as_well(lead_migrate):
     cut(99)
     lead_migrate("fit cut --target tfidf:24 --kind ridge --sample 60 -o stitch")

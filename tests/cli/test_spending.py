@@ -47,21 +47,25 @@ def distinct():
     return len({document.text for document in documents_of()})
 
 
+def n_queries():
+    return len(Path("judged/queries.jsonl").read_text().splitlines())
+
+
 def without_words(texts):
     """The texts but for the one that a model is asked for to know its dimension."""
     return [text for text in texts if text != "word"]
 
 
-def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(corpus, server, but_again, lead_migrate):
+def test_a_run_without_a_cache_counts_the_sample_and_the_full_re_embed(server, but_again, lead_migrate):
     run = f"run store --reference pool --target {SHORT} --judged judged --sample 50 --kind ridge --cache none -o out"
     (line,) = said(lead_migrate(run, code=JUDGED))
     assert line.documents + line.queries == len(but_again(server.billed))
-    assert (line.documents, line.queries) == (distinct(), len(corpus.queries))
+    assert (line.documents, line.queries) == (distinct(), n_queries())
     assert not Path("cache").exists()
 
 
 @pytest.mark.parametrize("cache", ["", "--cache none"])
-def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, lead_migrate):
+def test_an_audit_asks_for_nothing_twice(cache, server, but_again, lead_migrate):
     """But to prove the model."""
     lead_migrate(f"{TEXTS} --target {SHORT} --view openai:tiny")
     lead_migrate("translate store stitch -o new")
@@ -70,7 +74,7 @@ def test_an_audit_asks_for_nothing_twice(cache, corpus, server, but_again, lead_
     server.billed.clear()
     audit = f"audit new --reference build --judged judged --source store {cache}"
     (target,) = said(lead_migrate(audit, code=JUDGED))
-    assert target[1:3] == (distinct(), len(corpus.queries))
+    assert target[1:3] == (distinct(), n_queries())
     asked_for = target.documents + target.queries
     assert len(without_words(but_again(server.billed))) == asked_for
 
@@ -196,12 +200,12 @@ def test_finished_parts_are_not_counted_again_without_a_cache(
     assert len(server.billed) >= count - 64
 
 
-def test_a_pool_is_metered_announced_and_paid_for_once(server, but_again, lead_migrate):
+def test_a_pool_is_metered_announced_and_paid_for_once(all_queries, server, but_again, lead_migrate):
     lead_migrate(f"{FIT} -o stitch")
     lead_migrate("translate store stitch -o new")
     but_again(server.billed)
     server.billed.clear()
-    audit = "audit new --reference pool --judged judged --source store"
+    audit = f"audit new --reference pool --judged {all_queries} --source store"
     told = lead_migrate(f"{audit} {COSTLY}", code=2).complaint
     assert "raise --max-cost, or agree with --yes" in told and server.billed == []
     told = lead_migrate(f"{audit} --report report.json", code=JUDGED).err

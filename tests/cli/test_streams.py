@@ -1,13 +1,13 @@
 """Streams that are closed, full, or read by nobody: the exit code says what it would have said."""
 
-import json
-import os
 import shutil
 import subprocess
 import sys
 
-import faiss
 import pytest
+
+from migrate.datasets.beir import write_beir
+from migrate.stores import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -24,27 +24,15 @@ def sh(redirection, arguments, folder):
 
 
 @pytest.fixture(scope="module")
-def place(source_folder, beir, tmp_path_factory):
-    """A store, one whose vectors belong to other documents, and questions."""
+def place(source_folder, corpus, target_file, tmp_path_factory):
+    """A store, a full re-embed of it, few questions, and another model in a file."""
     folder = tmp_path_factory.mktemp("place")
     shutil.copytree(source_folder, folder / "store")
-    shutil.copytree(source_folder, folder / "mixed")
-    shutil.copytree(source_folder, folder / "right")
-    (folder / "right/lead-migrate.json").unlink()
-    shutil.copytree(beir, folder / "beir")
-    manifest = json.loads((folder / "mixed/lead-migrate.json").read_text())
-    del manifest["details"]["index_hash"], manifest["manifest_sha256"]
-    (folder / "mixed/lead-migrate.json").write_text(json.dumps(manifest))
-    index = faiss.read_index(str(folder / "mixed/index.faiss"))
-    rows = index.reconstruct_n(0, index.ntotal)
-    index.reset()
-    index.add(rows[::-1].copy())
-    faiss.write_index(index, str(folder / "mixed/index.faiss"))
+    shutil.copytree(source_folder, folder / "full")
+    (folder / "full/lead-migrate.json").unlink()
+    write_beir(folder / "judged", corpus.documents, corpus.queries[:5], corpus.qrels)
+    shutil.copyfile(target_file, folder / "other.npz")
     return folder
-
-
-def audit(store):
-    return ["audit", store, "--reference", "right", "--judged", "beir"]
 
 
 COMMANDS = {
@@ -54,21 +42,20 @@ COMMANDS = {
     "a wrong path": (["inspect", "nothing"], 4),
     "a wrong option": (["inspect", "--wrong"], 2),
     "check": (["check", "store", "--model", "tfidf:32"], 0),
-    "check of other vectors": (["check", "mixed", "--model", "tfidf:32"], 1),
-    "audit of other vectors": (audit("mixed"), 1),
+    "check of another model": (["check", "store", "--model", "file:other.npz"], 1),
+    "audit by few queries": (["audit", "store", "--reference", "full", "--judged", "judged"], 3),
 }
 
 
-CLOSED_IN_EACH_WAY = ("inspect", "a wrong path")
-CLOSED_ONCE = ("version", "inspect as JSON", "a wrong option", "check of other vectors")
+CLOSED_ONCE = ("version", "inspect as JSON", "a wrong option", "check of another model", "audit by few queries")
 
 
 @pytest.mark.parametrize(
     ("name", "closed"),
     [
-        *((name, closed) for name in CLOSED_IN_EACH_WAY for closed in CLOSED if closed != "all"),
+        *(("inspect", closed) for closed in CLOSED if closed != "all"),
+        *(("a wrong path", closed) for closed in ("stderr", "both")),
         *((name, "both") for name in CLOSED_ONCE),
-        ("audit of other vectors", "a pipe"),
     ],
 )
 def test_the_exit_code_stays_when_nobody_listens(name, closed, place):
@@ -94,14 +81,17 @@ def test_a_full_device_for_advice_changes_nothing(name, place):
 
 
 def test_files_are_written_where_the_verdict_cannot_be_printed(place, tmp_path):
-    code, _ = sh(">/dev/full", [*audit("store"), "--report", tmp_path / "report.json"], place)
+    arguments, _ = COMMANDS["check"]
+    code, _ = sh(">/dev/full", [*arguments, "--report", tmp_path / "report.html"], place)
     assert code == 5
-    assert (tmp_path / "report.json").stat().st_size > 1_000
+    assert (tmp_path / "report.html").stat().st_size > 1_000
 
 
 def test_nothing_that_is_printed_ends_in_a_file(place, tmp_path):
-    output = tmp_path / "stitch"
-    code, err = sh(CLOSED["all"], ["fit", "store", "--target", "tfidf:8", "--sample", "50", "-o", output], place)
+    output = tmp_path / "new"
+    arguments = ["reembed", "store", "--target", "file:other.npz", "-o", output]
+    code, err = sh(CLOSED["all"], arguments, place)
     assert code == 0, err
-    assert all(b"fitted on" not in path.read_bytes() for path in output.rglob("*") if path.is_file())
-    assert os.access(output / "weights.safetensors", os.R_OK)
+    assert all(b"vectors of dimension 24" not in path.read_bytes() for path in output.rglob("*") if path.is_file())
+    store = open_store(output)
+    assert sum(len(batch) for batch in store.scan()) == store.info.count == 150

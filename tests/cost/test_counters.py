@@ -63,6 +63,16 @@ def test_a_file_that_is_no_tokenizer_is_told(tmp_path):
         read_tokenizer(path)
 
 
+def test_a_tokenizer_is_read_again_only_where_its_file_changed(path, tmp_path):
+    own = tmp_path / "tokenizer.json"
+    own.write_bytes(path.read_bytes())
+    counter = read_tokenizer(own)
+    assert read_tokenizer(own) is counter
+    facts = json.loads(own.read_text())
+    own.write_text(json.dumps({**facts, "pre_tokenizer": {"type": "Whitespace"}}))
+    assert type(read_tokenizer(own)) is TokenizerCounter
+
+
 def test_features_are_counted_in_each_text_alone():
     found = features(["Hello world 12", "", "é a  b\n中!"])
     assert found.tolist() == [
