@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -336,7 +337,8 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
                 )
             write_all(file, b"".join(chunk))
         stack.pop_all()
-    return file
+    # without a buffer every byte of a line is a read of its own
+    return BufferedReader(file)
 
 
 def _why_no_pickle(path: Path) -> str:
