@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from faiss_tools import COUNT, build, read, save
+from faiss_tools import build, read, save
 from whole_path import inspected, moved
 
 from migrate.cli.main import run
@@ -17,6 +17,7 @@ from migrate.stores import open_store
 from migrate.testing.stores import StoreTests, awkward_documents
 from migrate.vectors import Document
 
+COUNT = 80
 TEXTS = [f"text {row}: bread number {row % 7}, naïve 路径" for row in range(COUNT)]
 IDS = [f"c{row}" for row in range(COUNT)]
 METADATAS = [{"page": row, "tags": ["a", None]} for row in range(COUNT)]
@@ -51,6 +52,11 @@ SHAPES = {
     "objects of LangChain.js": ([{"pageContent": t, "metadata": m} for t, m in zip(TEXTS, METADATAS, strict=True)],
                                 NUMBERS),
 }  # fmt: skip
+
+
+@pytest.fixture
+def vectors(vectors):
+    return vectors[:COUNT]
 
 
 def place(folder, vectors, content, name="metadata.json", *, array=False):
@@ -118,15 +124,15 @@ def test_vectors_in_the_file_are_no_metadata(vectors, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"documents": TEXTS, "metadatas": METADATAS[1:]}, "lengths (documents 400, metadatas 399); give each"),
-        ({"documents": TEXTS[1:]}, "has 399 documents for 400 vectors"),
+        ({"documents": TEXTS, "metadatas": METADATAS[1:]}, f"lengths (documents {COUNT}, metadatas {COUNT - 1})"),
+        ({"documents": TEXTS[1:]}, f"has {COUNT - 1} documents for {COUNT} vectors"),
         ({"documents": []}, "no field holds texts: it has no records; give it a field text, or put"),
         ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks); keep the one"),
         ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks and beside it; rename one"),
         ({"documents": [[text] for text in TEXTS]}, "no field holds texts: it has document; give it a field text"),
         ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7; correct"),
         ([[i, t] for i, t in zip(IDS, TEXTS, strict=True)], 'write each as an object, {"id": ..., "text": ...}'),
-        ({"documents": {"a": TEXTS[1:]}}, "has 399 documents for 400 vectors"),
+        ({"documents": {"a": TEXTS[1:]}}, f"has {COUNT - 1} documents for {COUNT} vectors"),
         ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "it has id, other; give it"),
         ({"columns": ["text"], "index": [], "data": [1]}, "different lengths"),
         ({"a": {"0": "x"}, "b": {"1": "x"}}, "named as one of texts (text, content ...): it has 0, 1; name it"),
