@@ -245,7 +245,7 @@ def test_hostile_pickles_are_refused(content, found, tmp_path):
 
 @pytest.mark.slow
 def test_a_pickle_cut_anywhere_is_refused(tmp_path):
-    save_texts(tmp_path, TEXTS[:3], DIM)
+    save_texts(tmp_path, TEXTS[:1], DIM)
     content = (tmp_path / "index.pkl").read_bytes()
     instructions = [at for _, _, at in pickletools.genops(content)]
     for cut in sorted({*instructions, *(at + 1 for at in instructions[:-1])}):
@@ -260,7 +260,7 @@ def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
     content = (tmp_path / "index.pkl").read_bytes()
     random = np.random.default_rng(2)
     refused = 0
-    for _ in range(200):
+    for _ in range(100):
         spoiled = bytearray(content)
         spoiled[int(random.integers(0, len(content)))] = int(random.integers(0, 256))
         (tmp_path / "index.pkl").write_bytes(spoiled)
@@ -268,7 +268,7 @@ def test_spoiled_pickles_raise_nothing_but_store_errors(tmp_path):
             list(open_store(tmp_path).documents())
         except StoreError:
             refused += 1
-    assert refused > 33
+    assert refused > 16
 
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])

@@ -168,6 +168,7 @@ def llama():
     return {"core": core, "schema": schema, "embedder": MockEmbedding, "store": SimpleVectorStore}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_llamaindex_opens_and_searches_what_the_commands_wrote(llama, vectors, tmp_path, capsys):
     core, schema = llama["core"], llama["schema"]
