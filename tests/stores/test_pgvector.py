@@ -144,7 +144,7 @@ def test_a_collection_of_langchain_is_a_store(langchain):
 
 def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
     source, new = open_store(f"{location(awkward)}.embedding?text=body"), location(f"{awkward}_new.embedding")
-    stitch = migrate.fit(source, "tfidf:5", kind="ridge", sample=40)
+    stitch = migrate.fit(source, tools.Hashed(dim=5), kind="ridge", sample=40)
     for _ in range(3):
         migrate.translate(source, stitch, new, force=True)
     assert ask(f"SELECT pg_get_serial_sequence('{awkward}_new', 'n')")[0][0]
