@@ -126,16 +126,16 @@ def test_vectors_in_the_file_are_no_metadata(vectors, tmp_path):
     [
         ({"documents": TEXTS, "metadatas": METADATAS[1:]}, f"lengths (documents {COUNT}, metadatas {COUNT - 1})"),
         ({"documents": TEXTS[1:]}, f"has {COUNT - 1} documents for {COUNT} vectors"),
-        ({"documents": []}, "no field holds texts: it has no records; give it a field text, or put"),
-        ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks); keep the one"),
-        ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks and beside it; rename one"),
-        ({"documents": [[text] for text in TEXTS]}, "no field holds texts: it has document; give it a field text"),
-        ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7; correct"),
+        ({"documents": []}, "it has no records"),
+        ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks)"),
+        ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks"),
+        ({"documents": [[text] for text in TEXTS]}, "it has document"),
+        ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7"),
         ([[i, t] for i, t in zip(IDS, TEXTS, strict=True)], 'write each as an object, {"id": ..., "text": ...}'),
         ({"documents": {"a": TEXTS[1:]}}, f"has {COUNT - 1} documents for {COUNT} vectors"),
         ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "it has id, other; give it"),
         ({"columns": ["text"], "index": [], "data": [1]}, "different lengths"),
-        ({"a": {"0": "x"}, "b": {"1": "x"}}, "named as one of texts (text, content ...): it has 0, 1; name it"),
+        ({"a": {"0": "x"}, "b": {"1": "x"}}, "it has 0, 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told_in_one_line(content, says, vectors, tmp_path):
@@ -177,18 +177,14 @@ def test_a_docs_jsonl_without_ids_goes_through_the_commands(array, vectors, tmp_
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        ({"headline": "a"}, "docs.jsonl: no field is named as one of texts (text, content ...): it has headline; "),
-        ({"text": 5}, "docs.jsonl: no field is named as one of texts (text, content ...): it has text; "),
-    ],
+    ("record", "field"),
+    [({"headline": "a"}, "headline"), ({"text": 5}, "text")],
 )
-def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, says, vectors, tmp_path):
+def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, field, vectors, tmp_path):
     lines = "\n".join([json.dumps({**record, "by": "b"})] * COUNT)
     folder = place(tmp_path / "store", vectors, lines, "docs.jsonl")
-    with pytest.raises(StoreError) as error:
+    with pytest.raises(StoreError, match=f"docs.jsonl: .* it has {field}"):
         open_store(folder)
-    assert says.replace("; ", "") in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -308,13 +308,13 @@ def current(documents):
 @pytest.mark.parametrize(
     ("row_ids", "found"),
     [
-        ({0: "a"}, r"1 of 2 vectors have no document \(rows 1\), as where documents were deleted from the docstore"),
+        ({0: "a"}, r"1 of 2 vectors have no document \(rows 1\)"),
         ({0: "a", 1: "b", 2: "c"}, "its 3 ids are not those of the rows 0 to 1"),
         ({0: "a", 2: "b"}, "its 2 ids are not those of the rows 0 to 1"),
         ({0: "a", True: "b"}, "its 2 ids are not those of the rows 0 to 1"),
         ({0: "a", 1: "gone"}, r"1 of 2 vectors have no document \(rows 1\)"),
         ({0: "a", 1: 5}, r"1 of 2 vectors have no document \(rows 1\)"),
-        ({0: "gone"}, "none of the vectors has a document; the pickle and the index are not of the same store"),
+        ({0: "gone"}, "none of the vectors has a document"),
         ({}, "none of the vectors has a document"),
         ({0: "a", 1: "a"}, "1 repetitions"),
         (["a", "b"], "the pickle holds tuple instead"),

@@ -119,7 +119,8 @@ def test_the_text_is_what_llamaindex_embeds(folder):
     write_nodes(folder, nodes)
     store = open_store(folder)
     first, second, third = store.documents(np.arange(3))
-    assert first.text == "[<page>=3 | <by>=None] with {metadata_str} in it {0.__class__}"
+    filled = "[<page>=3 | <by>=None] with {metadata_str} in it {0.__class__}"
+    assert first.text == filled
     assert first.metadata == {"page": 3, "secret": "{content}", "by": None}
     assert second == Document("node-1", "a: 1\n\nold", {"a": 1})
     assert third.text == "new"

@@ -65,7 +65,7 @@ def test_a_password_is_nowhere(translation, tmp_path, capsys):
     assert run(["inspect", f"pgvector:{wrong}#docs"]) == 7
     printed = capsys.readouterr()
     assert secret not in printed.out + printed.err
-    advice = "passwords and keys are left out: add them, or set PGPASSW"
+    advice = "set PGPASSW"
     assert printed.err.count("next: ") == printed.err.count(advice) > 1
     folders = tmp_path, Path(os.environ["XDG_STATE_HOME"])
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]

@@ -354,7 +354,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
         with pytest.raises(error, match=words):
             sync(open_store(one), open_store(other), target=model)
 
-    refused(new, old, StoreError, "not made by translate from [^;]*; is the order right")
+    refused(new, old, StoreError, "not made by translate from ")
     refused(new, new, UsageError, "the old store itself")
     refused(old, new, StoreError, "the model as named 'other'; name that model", Hashed("other"))
     other = kind.make(tmp_path / "other", {f"x{n}": tools.record(f"x{n}", f"another corpus {n}", n) for n in range(90)})
@@ -371,7 +371,7 @@ def test_wrong_stores_are_refused_before_anything_is_embedded(pair, tmp_path):
     empty = changed(some_records())
     empty["new-3"] = tools.record("new-3", "  ", 1)
     kind.change(old, None, empty)
-    refused(old, new, InputError, "1 new or changed documents have no text, such as 'new-3'")
+    refused(old, new, InputError, "1 new or changed documents .*'new-3'")
     assert not embedder.asked
     kind.change(old, None, some_records(40))
     refused(old, new, InputError, "the store has .* of the .* documents of")
