@@ -236,14 +236,16 @@ def load(llama, folder, dim, *, mapped):
 
 @pytest.fixture
 def llama():
-    core = pytest.importorskip("llama_index.core")
+    # first, as the core takes seconds to be imported
     faiss_store = pytest.importorskip("llama_index.vector_stores.faiss")
+    core = pytest.importorskip("llama_index.core")
     from llama_index.core import schema
     from llama_index.core.embeddings import MockEmbedding
 
     return {"core": core, "faiss": faiss_store, "schema": schema, "embedder": lambda dim: MockEmbedding(embed_dim=dim)}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mapped", [False, True])
 def test_llamaindex_opens_and_searches_what_was_written(mapped, llama, vectors, tmp_path):

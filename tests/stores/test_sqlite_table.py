@@ -9,7 +9,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 from database_tests import DatabaseTests, store_of_lines, written
+from sync_tools import Hashed
 
+import migrate
 from migrate.cli.main import run
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.stores import open_store
@@ -230,15 +232,15 @@ def test_a_copy_is_opened_synced_and_switched_as_the_old_one_was(tmp_path, capsy
         connection.execute("ALTER TABLE t ADD COLUMN name DEFAULT 'x'")
         connection.execute("UPDATE t SET name = id || '/', text = text || ' of ' || (rowid * 7 % 30)")
     location, new = f"{location}?id=name&distance=l2", str(tmp_path / "new")
-    assert run(["fit", location, "--target", "tfidf:8", "-o", str(tmp_path / "stitch"), "-q"]) == 0
-    assert run(["translate", location, str(tmp_path / "stitch"), "-o", new, "-q"]) == 0, capsys.readouterr().err
+    model = Hashed(dim=8)
+    migrate.translate(location, migrate.fit(location, model, kind="ridge", sample=40), new)
     store = open_store(new)
     assert (store.info.metric, store.info.dim, store.info.index_type) == ("l2", 8, "JSON lists")
     assert store.ids(range(2)) == ["d0/", "d1/"]
     with connect(tmp_path / "old" / "a.db") as connection:
         connection.execute("INSERT INTO t VALUES ('dx', 'text 3 of 4', ?, 'dx/')", (LISTS[0],))
         connection.execute("DELETE FROM t WHERE id = 'd3'")
-    assert run(["sync", location, new]) == 0, capsys.readouterr().err
+    assert migrate.sync(location, new, target=model).written
     assert {"dx/"} == {*open_store(new).ids(range(100))} - {*store.ids(range(100))}
     assert run(["switch", location, new, "--unproven"]) == 0, capsys.readouterr().err
     assert open_store(str(tmp_path / "old")).info.dim == 8
@@ -282,6 +284,7 @@ subprocess.run([sys.executable, "-c", write])
 """A program that is writing to a database while it opens that as a store, and another one that wants to write, too."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["app.db", "."])
 def test_a_program_that_opens_its_database_as_a_store_keeps_its_locks(place, tmp_path):
     with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:
