@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Final
@@ -196,7 +197,7 @@ def _text(content: bytes) -> str:
     return " ".join(content.decode("utf-8", errors="replace").split())
 
 
-def temporary_file(path: Path, size: int) -> BinaryIO:
+def temporary_file(path: Path, size: int) -> FileIO:
     """Open a file without a name for `size` bytes that are read from `path`; it disappears with the process."""
     folder = Path(tempfile.gettempdir())
     with output_errors(folder):

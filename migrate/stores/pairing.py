@@ -11,6 +11,7 @@ import shlex
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -155,10 +156,15 @@ def _trigrams(texts: list[str]) -> NDArray[np.float64]:
     counts = np.zeros((len(texts), _FEATURES))
     for row, text in enumerate(texts):
         plain = " ".join(text[:_CHARACTERS].lower().split())
-        hashes = (zlib.crc32(plain[at : at + 3].encode()) % _FEATURES for at in range(len(plain) - 2))
-        np.add.at(counts[row], list(hashes), 1)
+        buckets = [_bucket(plain[at : at + 3]) for at in range(len(plain) - 2)]
+        counts[row] = np.bincount(np.array(buckets, np.int64), minlength=_FEATURES)
     texts_with = np.maximum((counts > 0).sum(axis=0), 1)
     return np.asarray(np.log1p(counts) * np.log(len(texts) / texts_with))
+
+
+@lru_cache(maxsize=1 << 16)
+def _bucket(trigram: str) -> int:
+    return zlib.crc32(trigram.encode()) % _FEATURES
 
 
 def _cosines(rows: Any) -> NDArray[np.float64]:

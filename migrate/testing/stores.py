@@ -377,10 +377,10 @@ class StoreTests(ABC):
                 n_answers += 1
             return n_answers
 
-        with ThreadPoolExecutor(4) as pool:
-            searches = [pool.submit(ask, 100 * seed) for seed in range(1, 5)]
+        with ThreadPoolExecutor(2) as pool:
+            searches = [pool.submit(ask, 100 * seed) for seed in range(1, 3)]
             try:
-                for turn in range(8 if isinstance(store, UpdatableStore) else 0):
+                for turn in range(4 if isinstance(store, UpdatableStore) else 0):
                     for first in range(0, COUNT, 20):
                         part = slice(first, first + 20)
                         assert isinstance(store, UpdatableStore)

@@ -15,6 +15,7 @@ from dying import STATUS, die_at
 IMPORTED = (
     "migrate.cli.main",
     "migrate.cli.translate",
+    "migrate.databases",  # of which `dying` wraps the methods
     "migrate.steps.fit.job",
     "migrate.live.langchain",
     "migrate.live.worker",
@@ -30,6 +31,7 @@ IMPORTED = (
     "psycopg",
     "pyarrow.dataset",
     "pyarrow.parquet",
+    "pytest",
     "qdrant_client",
     "s3fs",
     "scipy.sparse",

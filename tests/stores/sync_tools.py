@@ -102,10 +102,7 @@ def refusal_to_translate_into(old, stitch, field):
 
 
 def sync_billed(old, new, cache, bill):
-    """Sync a row at a time; every text that is embedded leaves a line in a file. Whether anything was written."""
-    import os
-
-    import migrate.translate
+    """Sync; every text that is embedded leaves a line in a file. Whether anything was written."""
     from migrate import sync
     from migrate.embedders.cache import CachedEmbedder
     from migrate.stores import open_store
@@ -116,9 +113,18 @@ def sync_billed(old, new, cache, bill):
                 file.writelines(f"{text.id}\n" for text in texts)
             return super().embed(texts, role)
 
+    return sync(open_store(old), open_store(new), target=CachedEmbedder(Billed(), cache)).written
+
+
+def sync_in_parts(old, new, cache, bill):
+    """The same a few rows at a time, in a process of its own."""
+    import os
+
+    import migrate.translate
+
     os.environ["SOURCE_DATE_EPOCH"] = "1700000000"
     migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS = 1, 64
-    return sync(open_store(old), open_store(new), target=CachedEmbedder(Billed(), cache)).written
+    return sync_billed(old, new, cache, bill)
 
 
 def reembed_hashed(old, new):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from faiss_tools import COUNT, build, read, save
+from faiss_tools import build, read, save
 from whole_path import inspected, moved
 
 from migrate.cli.main import run
@@ -17,6 +17,7 @@ from migrate.stores import open_store
 from migrate.testing.stores import StoreTests, awkward_documents
 from migrate.vectors import Document
 
+COUNT = 80
 TEXTS = [f"text {row}: bread number {row % 7}, naïve 路径" for row in range(COUNT)]
 IDS = [f"c{row}" for row in range(COUNT)]
 METADATAS = [{"page": row, "tags": ["a", None]} for row in range(COUNT)]
@@ -51,6 +52,11 @@ SHAPES = {
     "objects of LangChain.js": ([{"pageContent": t, "metadata": m} for t, m in zip(TEXTS, METADATAS, strict=True)],
                                 NUMBERS),
 }  # fmt: skip
+
+
+@pytest.fixture
+def vectors(vectors):
+    return vectors[:COUNT]
 
 
 def place(folder, vectors, content, name="metadata.json", *, array=False):
@@ -118,18 +124,18 @@ def test_vectors_in_the_file_are_no_metadata(vectors, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"documents": TEXTS, "metadatas": METADATAS[1:]}, "lengths (documents 400, metadatas 399); give each"),
-        ({"documents": TEXTS[1:]}, "has 399 documents for 400 vectors"),
-        ({"documents": []}, "no field holds texts: it has no records; give it a field text, or put"),
-        ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks); keep the one"),
-        ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks and beside it; rename one"),
-        ({"documents": [[text] for text in TEXTS]}, "no field holds texts: it has document; give it a field text"),
-        ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7; correct"),
+        ({"documents": TEXTS, "metadatas": METADATAS[1:]}, f"lengths (documents {COUNT}, metadatas {COUNT - 1})"),
+        ({"documents": TEXTS[1:]}, f"has {COUNT - 1} documents for {COUNT} vectors"),
+        ({"documents": []}, "it has no records"),
+        ({"documents": RECORDS, "chunks": RECORDS}, "several lists of objects (documents, chunks)"),
+        ({"chunks": RECORDS, "ids": IDS}, "record 1 has 'id' twice, in chunks"),
+        ({"documents": [[text] for text in TEXTS]}, "it has document"),
+        ({"documents": [*TEXTS[:50], 7, *TEXTS[51:]]}, "record 51 has as 'document' no text but int 7"),
         ([[i, t] for i, t in zip(IDS, TEXTS, strict=True)], 'write each as an object, {"id": ..., "text": ...}'),
-        ({"documents": {"a": TEXTS[1:]}}, "has 399 documents for 400 vectors"),
+        ({"documents": {"a": TEXTS[1:]}}, f"has {COUNT - 1} documents for {COUNT} vectors"),
         ([{"id": i, "other": {"text": t}} for i, t in zip(IDS, TEXTS, strict=True)], "it has id, other; give it"),
         ({"columns": ["text"], "index": [], "data": [1]}, "different lengths"),
-        ({"a": {"0": "x"}, "b": {"1": "x"}}, "named as one of texts (text, content ...): it has 0, 1; name it"),
+        ({"a": {"0": "x"}, "b": {"1": "x"}}, "it has 0, 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told_in_one_line(content, says, vectors, tmp_path):
@@ -171,18 +177,14 @@ def test_a_docs_jsonl_without_ids_goes_through_the_commands(array, vectors, tmp_
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
-    [
-        ({"headline": "a"}, "docs.jsonl: no field is named as one of texts (text, content ...): it has headline; "),
-        ({"text": 5}, "docs.jsonl: no field is named as one of texts (text, content ...): it has text; "),
-    ],
+    ("record", "field"),
+    [({"headline": "a"}, "headline"), ({"text": 5}, "text")],
 )
-def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, says, vectors, tmp_path):
+def test_a_docs_jsonl_without_texts_by_a_known_name_is_refused(record, field, vectors, tmp_path):
     lines = "\n".join([json.dumps({**record, "by": "b"})] * COUNT)
     folder = place(tmp_path / "store", vectors, lines, "docs.jsonl")
-    with pytest.raises(StoreError) as error:
+    with pytest.raises(StoreError, match=f"docs.jsonl: .* it has {field}"):
         open_store(folder)
-    assert says.replace("; ", "") in str(error.value)
 
 
 @pytest.mark.parametrize(

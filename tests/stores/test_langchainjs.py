@@ -102,7 +102,7 @@ def test_of_a_new_store_the_index_alone_is_another(folder, tmp_path):
         ([[["a", {"pageContent": "", "metadata": 1}]], {}], "the document 'a' lacks a pageContent or metadata"),
         ([pairs(DOCUMENTS[:1] * 2), {}], "two documents have the id 'u0'"),
         ([pairs(DOCUMENTS[:-1]), ROWS], "a vector has no document, for example 'u399'"),
-        ([pairs(DOCUMENTS), {**ROWS, "7": None}], "vectors have no document, for example that of label 7"),
+        ([pairs(DOCUMENTS), {**ROWS, "7": None}], "no document, for example that of label 7"),
         ([pairs(DOCUMENTS), {**ROWS, "400": "u0"}], "1 documents have no vector"),
         ([pairs(DOCUMENTS), {**ROWS, "7": "u0"}], "two vectors have the document 'u0'"),
     ],

@@ -119,7 +119,8 @@ def test_the_text_is_what_llamaindex_embeds(folder):
     write_nodes(folder, nodes)
     store = open_store(folder)
     first, second, third = store.documents(np.arange(3))
-    assert first.text == "[<page>=3 | <by>=None] with {metadata_str} in it {0.__class__}"
+    filled = "[<page>=3 | <by>=None] with {metadata_str} in it {0.__class__}"
+    assert first.text == filled
     assert first.metadata == {"page": 3, "secret": "{content}", "by": None}
     assert second == Document("node-1", "a: 1\n\nold", {"a": 1})
     assert third.text == "new"
@@ -235,14 +236,16 @@ def load(llama, folder, dim, *, mapped):
 
 @pytest.fixture
 def llama():
-    core = pytest.importorskip("llama_index.core")
+    # first, as the core takes seconds to be imported
     faiss_store = pytest.importorskip("llama_index.vector_stores.faiss")
+    core = pytest.importorskip("llama_index.core")
     from llama_index.core import schema
     from llama_index.core.embeddings import MockEmbedding
 
     return {"core": core, "faiss": faiss_store, "schema": schema, "embedder": lambda dim: MockEmbedding(embed_dim=dim)}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mapped", [False, True])
 def test_llamaindex_opens_and_searches_what_was_written(mapped, llama, vectors, tmp_path):

@@ -115,9 +115,9 @@ def tables(**changed):
         (tables(embedding_dict={"node-0": [1.0], "node-1": [1.0, 2.0]}), "of 'node-1' is no list of 1 numbers"),
         (tables(embedding_dict={"node-0": []}), "the vector of 'node-0' is no list of 0 numbers"),
         (tables(embedding_dict={"node-0": None}), "the vector of 'node-0' is no list of"),
-        (tables(embedding_dict={"node-0": ["1"]}), "the vector of 'node-0' holds something other than numbers"),
-        (tables(embedding_dict={"node-0": [True]}), "the vector of 'node-0' holds something other than numbers"),
-        (tables(embedding_dict={"nobody": [1.0]}), "a vector has no node, for example 'nobody' (1 missing)"),
+        (tables(embedding_dict={"node-0": ["1"]}), "the vector of 'node-0'"),
+        (tables(embedding_dict={"node-0": [True]}), "the vector of 'node-0'"),
+        (tables(embedding_dict={"nobody": [1.0]}), "no node, for example 'nobody' (1 missing)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_line(content, says, folder):
@@ -168,6 +168,7 @@ def llama():
     return {"core": core, "schema": schema, "embedder": MockEmbedding, "store": SimpleVectorStore}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_llamaindex_opens_and_searches_what_the_commands_wrote(llama, vectors, tmp_path, capsys):
     core, schema = llama["core"], llama["schema"]

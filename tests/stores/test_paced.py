@@ -14,9 +14,11 @@ import migrate
 from migrate.stores import open_store
 from migrate.stores.base import read_all
 
+pytestmark = pytest.mark.slow  # the quick ones are in `tests/test_pace.py`
+
 PACE = 0.9
 SERVERS = ["pgvector", "qdrant-server", "chroma-server", "milvus-server"]
-KINDS = ["faiss", "parquet", "lancedb", "qdrant", "sqlite-vec", *SERVERS]
+KINDS = ["faiss", "parquet", "lancedb", "sqlite-vec", *SERVERS]
 
 
 @pytest.fixture(params=KINDS)
@@ -30,7 +32,6 @@ def content(store):
     return list(batch.ids), batch.vectors.tobytes(), list(store.documents())
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_store_is_the_same_at_any_pace(kind, tmp_path):
     old = kind.make(tmp_path / "old", some_records())

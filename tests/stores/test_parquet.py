@@ -59,7 +59,7 @@ def test_vectors_labels_and_empty_cells_are_no_metadata(write):
     [
         ([*IDS[1:], "doc-1"], "1 repetitions"),
         ([*IDS[1:], None], "1 rows have no id"),
-        ([1.5] * COUNT, "column id is of double, and ids are texts or integers"),
+        ([1.5] * COUNT, "column id is of double"),
     ],
 )
 def test_ids_that_are_none_are_refused(ids, found, write):

@@ -4,12 +4,12 @@ import datetime
 import decimal
 import json
 import os
-import subprocess
 import sys
 import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import cycle, islice
 
 import numpy as np
@@ -120,11 +120,27 @@ def s3():
     server.stop()
 
 
+class OnS3(TestParquetInMemory):
+    __test__ = False
+
+
+# The rest of the suite reads by what these read by, and is run on objects in memory
 @pytest.mark.slow
-class TestParquetOnS3(TestParquetInMemory):
-    @pytest.fixture(autouse=True)
-    def emptied(self, s3):
-        type(self).root = f"{s3}{uuid.uuid4().hex[:8]}/"
+@pytest.mark.parametrize(
+    "name",
+    [
+        "awkward_ids_and_texts_come_back_to_the_byte",
+        "a_snapshot_notices_other_vectors_ids_and_texts",
+        "a_store_that_is_written_to_is_not_unchanged",
+        "rows_may_be_written_by_several_writers_in_any_order_and_again",
+        "a_writer_that_finishes_again_leaves_the_same_store",
+        "what_is_unfinished_has_no_final_name",
+    ],
+)
+def test_object_storage_of_a_server_keeps_to_the_suite(name, s3, tmp_path):
+    suite = OnS3()
+    suite.root = f"{s3}{uuid.uuid4().hex[:8]}/"
+    getattr(suite, f"test_{name}")(tmp_path)
 
 
 IDS = [("7", "007", " x ", "naïve/路径#?", "🦆")[row % 5] + str(row) for row in range(60)]
@@ -309,20 +325,20 @@ def test_metadata_is_a_struct_a_map_json_or_further_columns(metadata, tmp_path):
     [
         ({"other": [[1.0]] * 3, "vector": None, "third": [[1.0]] * 3}, "", r"are other, third: say #\?vector=COLUMN"),
         ({"embedding": [[1.0]] * 3}, "", r"there are vector, embedding: say #\?vector=COLUMN"),
-        ({"vector": None}, "", r"no column of vectors \(lists of floats\) is named; there are none"),
-        ({}, "?vector=text", r"no column of vectors \(lists of floats\) 'text'; there are vector"),
-        ({}, "?id=name", "no column of ids 'name'; there are id, text, vector"),
-        ({}, "?text=name", "there is no column of texts 'name'; there are text"),
-        ({}, "?metadata=text2", r"column 'text2' of metadata \(struct, map or JSON\) is not there"),
+        ({"vector": None}, "", r"no column of vectors .* there are none"),
+        ({}, "?vector=text", "'text'; there are vector"),
+        ({}, "?id=name", "ids 'name'; there are id, text, vector"),
+        ({}, "?text=name", "texts 'name'; there are text"),
+        ({}, "?metadata=text2", "column 'text2' of metadata"),
         ({}, "?distance=far", "unknown distance 'far'; say l2, cosine or dot"),
         ({}, "?colour=red", "no option colour"),
-        ({}, "embedding", r"for a column of vectors, write #\?vector=embedding"),
-        ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double, and ids are texts or integers"),
+        ({}, "embedding", r"#\?vector=embedding"),
+        ({"id": [1.5, 2.5, 3.5]}, "", "column id is of double"),
         ({"id": ["a", "b", "a"]}, "", "duplicate id 'a' in column id"),
         ({"id": ["a", None, "c"]}, "", "row 1 has no id in column id"),
         *(({"vector": [[1.0, 2.0], [3.0, 4.0], bad]}, "", "row 2 has no vector of 2 numbers in column vector")
           for bad in ([1.0], None, [1.0, None])),
-        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b' is not a JSON object"),
+        ({"metadata": ['{"a": 1}', "[1]", None]}, "", "column metadata of document 'b'"),
         ({"metadata": ['{"a": 1}'] * 3, "a": [1] * 3}, "", "document 'a' has 'a' twice, in column metadata"),
     ],
 )  # fmt: skip
@@ -453,6 +469,20 @@ def undisturbed(s3, stitch, tmp_path_factory):
     return objects(f"{s3}undisturbed")
 
 
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Called with a folder for notes: this process then translates as `translate_in_parts` does in another."""
+
+    def set_up(state):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        monkeypatch.setenv("XDG_STATE_HOME", str(state))
+        monkeypatch.setattr("migrate.translate._BATCH_BYTES", 1)
+        monkeypatch.setattr("migrate.translate._FEWEST_ROWS", 32)
+        monkeypatch.setattr("migrate.steps.translate.job._PART_BYTES", 1)
+
+    return set_up
+
+
 def pandas_of(location):
     pandas = pytest.importorskip("pandas")
     system, root = fsspec.core.url_to_fs(location.partition(":")[2])
@@ -469,7 +499,7 @@ def objects(url):
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["recorded:2", "claimed:1", "put:4", "listed:1", "published:1"])
 def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects(
-    point, s3, stitch, undisturbed, tmp_path
+    point, s3, stitch, undisturbed, in_parts, tmp_path
 ):
     place, state = f"{s3}{uuid.uuid4().hex[:8]}", tmp_path / "killed"
     call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state), point=point)
@@ -481,7 +511,8 @@ def test_a_translation_to_object_storage_that_is_killed_ends_in_the_same_objects
         if objects(f"{place}/new"):
             with pytest.raises(UsageError, match="another run writes there, or broke off"):  # as from another machine
                 output_of(f"parquet:{place}/new").refuse_existing(force=True)
-    call_in_child(translate_in_parts, *stitch, f"parquet:{place}/new", str(state))
+    in_parts(state)
+    migrate.translate(open_store(stitch[0]), load_stitch(stitch[1]), f"parquet:{place}/new")
     made = objects(f"{place}/new")
     assert made == undisturbed
     assert {
@@ -631,28 +662,25 @@ def one_file(tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     pq.write_table(table_of(example_documents(), example_vectors()), tmp_path / "old" / "part-0.parquet")
     location = f"parquet:{tmp_path}/old"
-    return location, migrate.fit(open_store(location), load_embedder("tfidf:4"), kind="ridge", sample=40)
+    return location, migrate.fit(open_store(location), Hashed(dim=4), kind="ridge", sample=40)
 
 
-OTHER_READERS = """
-import sys
-folder = sys.argv[1]
-import pyarrow.dataset, pyarrow.parquet
-print(pyarrow.dataset.dataset(folder).count_rows(), len(pyarrow.parquet.read_table(folder)))
-try:
-    import pandas
-except ImportError:
-    pass
-else:
-    print(len(pandas.read_parquet(folder)))
-try:
-    import duckdb
-except ImportError:
-    pass
-else:
-    counted = duckdb.connect().execute(f"select count(*) from read_parquet('{folder}/*.parquet')")
-    print(counted.fetchall()[0][0])
-"""
+def counted_by_others(folder):
+    """How many rows each other reader finds in a folder, of those that are installed."""
+    import pyarrow.dataset
+
+    yield pyarrow.dataset.dataset(folder).count_rows()
+    yield len(pq.read_table(folder))
+    if find_spec("pandas"):
+        import pandas
+
+        yield len(pandas.read_parquet(folder))
+    if find_spec("duckdb"):
+        import duckdb
+
+        with closing(duckdb.connect()) as connection:
+            question = f"SELECT count(*) FROM read_parquet('{folder}/*.parquet')"
+            yield connection.execute(question).fetchall()[0][0]
 
 
 @pytest.mark.parametrize("command", ["translate", "reembed", "sync", "stamp"])
@@ -660,7 +688,7 @@ def test_a_folder_of_ours_is_read_by_others_as_the_old_one_is(command, one_file,
     location, fitted = one_file
     folder = tmp_path / "new"
     if command == "reembed":
-        migrate.reembed(location, "tfidf:4", f"parquet:{folder}")
+        migrate.reembed(location, Hashed(dim=4), f"parquet:{folder}")
     elif command == "stamp":
         migrate.stamp(location, Hashed(dim=DIM), trust=True)
         folder = tmp_path / "old"
@@ -669,10 +697,9 @@ def test_a_folder_of_ours_is_read_by_others_as_the_old_one_is(command, one_file,
     if command == "sync":
         table = table_of(example_documents(), example_vectors())
         pq.write_table(table.slice(0, 50), tmp_path / "old" / "part-0.parquet")
-        sync(location, f"parquet:{folder}", target=load_embedder("tfidf:4", state=folder / "_lead-migrate"))
+        sync(location, f"parquet:{folder}", target=Hashed(dim=4))
     assert [*(folder / "_lead-migrate").glob("lead-migrate.json")], "what is ours lies there"
-    read = subprocess.run([sys.executable, "-c", OTHER_READERS, folder], stdout=subprocess.PIPE, text=True, check=True)
-    assert set(read.stdout.split()) == {"50" if command == "sync" else "60"}
+    assert set(counted_by_others(folder)) == {50 if command == "sync" else 60}
 
 
 def translate_until(rows, one_file, output):

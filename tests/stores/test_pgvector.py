@@ -144,7 +144,7 @@ def test_a_collection_of_langchain_is_a_store(langchain):
 
 def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
     source, new = open_store(f"{location(awkward)}.embedding?text=body"), location(f"{awkward}_new.embedding")
-    stitch = migrate.fit(source, "tfidf:5", kind="ridge", sample=40)
+    stitch = migrate.fit(source, tools.Hashed(dim=5), kind="ridge", sample=40)
     for _ in range(3):
         migrate.translate(source, stitch, new, force=True)
     assert ask(f"SELECT pg_get_serial_sequence('{awkward}_new', 'n')")[0][0]
@@ -186,7 +186,8 @@ def test_keys_indexes_sequences_policies_and_grants_go_with_a_copy(awkward):
         "SELECT policyname, permissive, roles, cmd, qual, with_check FROM pg_policies WHERE tablename = %s",
     ):
         assert ask(question, f"{awkward}_new") == ask(question, awkward) != []
-    assert ask("SELECT relrowsecurity FROM pg_class WHERE relname = %s", f"{awkward}_new") == [(True,)]
+    is_secured = "SELECT relrowsecurity FROM pg_class WHERE relname = %s"
+    assert ask(is_secured, f"{awkward}_new") == [(True,)]
     assert ask("SELECT has_table_privilege('pg_monitor', %s, 'SELECT')", f"{awkward}_new") == [(True,)]
     tenant = ask(f"SELECT id FROM tenants_{awkward} LIMIT 1")[0][0]
     inserted = ask(f"INSERT INTO {awkward}_new (tenant_id) VALUES (%s) RETURNING id, n, note, doubled", tenant)
@@ -304,12 +305,12 @@ def test_metadata_are_the_other_columns(awkward):
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
-        ("nosuch", "", "there is no column of vectors 'nosuch'; name one after the #, of "),
-        ("{t}", "", "'{t}' could be several columns; name one after the #, of public.{t}.embedding, public.{t}.other"),
-        ("{t}.embedding", "?text=nosuch", "there is no column of texts 'nosuch'; there are "),
-        ("{t}.embedding", "?id=nosuch", "there is no column 'nosuch'; there are id, tenant_id, "),
-        ("{t}.embedding", "?id=note", "the id 'none' comes twice; give each document its own"),
-        ("{t}.embedding", "?distance=far", "there is no distance 'far'; say l2, ip or cosine"),
+        ("nosuch", "", "no column of vectors 'nosuch'"),
+        ("{t}", "", "of public.{t}.embedding, public.{t}.other"),
+        ("{t}.embedding", "?text=nosuch", "no column of texts 'nosuch'"),
+        ("{t}.embedding", "?id=nosuch", "'nosuch'; there are id, tenant_id, "),
+        ("{t}.embedding", "?id=note", "the id 'none' comes twice"),
+        ("{t}.embedding", "?distance=far", "distance 'far'; say l2, ip or cosine"),
         ("{t}.embedding", "?collection=c", "langchain_pg_collection"),
     ],
 )

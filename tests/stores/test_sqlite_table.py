@@ -9,7 +9,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 from database_tests import DatabaseTests, store_of_lines, written
+from sync_tools import Hashed
 
+import migrate
 from migrate.cli.main import run
 from migrate.errors import StoreError, UnsupportedStoreError, UsageError
 from migrate.stores import open_store
@@ -150,14 +152,14 @@ NAN = np.full(6, np.nan, np.float32).tobytes()
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ([*BLOBS[:50], BLOBS[0][:20]], "vectors of 6 numbers, but of 5 numbers in 1 rows, such as that of id 'd50'"),
+        ([*BLOBS[:50], BLOBS[0][:20]], "of 5 numbers in 1 rows, such as that of id 'd50'"),
         ([*BLOBS[:50], BLOBS[0][:21]], "but of 21 bytes in 1 rows"),
         ([*BLOBS[:50], b""], "but of 0 numbers in 1 rows"),
         ([*BLOBS[:50], LISTS[0]], "vectors of blob, but of text in 1 rows"),
         ([*BLOBS[:50], 5], "holds integer in 1 rows, such as that of id 'd50'"),
         ([*BLOBS[:50], NAN], "NaN, Inf or overflowing vector for document 'd50'"),
         ([NAN, *BLOBS[:50]], "NaN, Inf or overflowing vector for document 'd0'"),
-        ([*LISTS[:50], "[1, 2]"], "vectors of 6 numbers, but of 2 numbers for id 'd50'"),
+        ([*LISTS[:50], "[1, 2]"], "of 2 numbers for id 'd50'"),
         ([*LISTS[:50], "[1, null]"], "no list of numbers for id 'd50'"),
         ([*LISTS[:50], "[1, "], "holds no JSON for id 'd50'"),
         ([*LISTS[:50], "[NaN, 1, 1, 1, 1, 1]"], "NaN, Inf or overflowing vector for document 'd50'"),
@@ -185,9 +187,9 @@ def test_rows_without_a_vector_are_counted_and_kept(tmp_path):
     ("rest", "error", "why"),
     [
         ("#nosuch", StoreError, "there is no table 'nosuch'; there are my docs"),
-        ("#tags", StoreError, "no column of vectors is named; there are none: say ?vector=COLUMN"),
-        ("#my docs?vector=x", StoreError, "there is no column 'x'; there are key, the text, raw"),
-        ("#?text=x", StoreError, "there is no column of texts 'x'; there are the text, raw, price, changed"),
+        ("#tags", StoreError, "there are none: say ?vector=COLUMN"),
+        ("#my docs?vector=x", StoreError, "'x'; there are key, the text, raw"),
+        ("#?text=x", StoreError, "texts 'x'; there are the text, raw, price, changed"),
         ("#?id=x", StoreError, "there is no column of ids 'x'"),
         ("#?distance=l1", UsageError, "there is no distance 'l1'"),
         ("#?column=e", UsageError, "there is no option column"),
@@ -230,15 +232,15 @@ def test_a_copy_is_opened_synced_and_switched_as_the_old_one_was(tmp_path, capsy
         connection.execute("ALTER TABLE t ADD COLUMN name DEFAULT 'x'")
         connection.execute("UPDATE t SET name = id || '/', text = text || ' of ' || (rowid * 7 % 30)")
     location, new = f"{location}?id=name&distance=l2", str(tmp_path / "new")
-    assert run(["fit", location, "--target", "tfidf:8", "-o", str(tmp_path / "stitch"), "-q"]) == 0
-    assert run(["translate", location, str(tmp_path / "stitch"), "-o", new, "-q"]) == 0, capsys.readouterr().err
+    model = Hashed(dim=8)
+    migrate.translate(location, migrate.fit(location, model, kind="ridge", sample=40), new)
     store = open_store(new)
     assert (store.info.metric, store.info.dim, store.info.index_type) == ("l2", 8, "JSON lists")
     assert store.ids(range(2)) == ["d0/", "d1/"]
     with connect(tmp_path / "old" / "a.db") as connection:
         connection.execute("INSERT INTO t VALUES ('dx', 'text 3 of 4', ?, 'dx/')", (LISTS[0],))
         connection.execute("DELETE FROM t WHERE id = 'd3'")
-    assert run(["sync", location, new]) == 0, capsys.readouterr().err
+    assert migrate.sync(location, new, target=model).written
     assert {"dx/"} == {*open_store(new).ids(range(100))} - {*store.ids(range(100))}
     assert run(["switch", location, new, "--unproven"]) == 0, capsys.readouterr().err
     assert open_store(str(tmp_path / "old")).info.dim == 8
@@ -265,7 +267,8 @@ def test_no_trigger_runs_when_vectors_are_put(awkward):
     assert store.records.put(["7", "21"], VECTORS[:2]) == 2
     with connect(awkward) as connection:
         assert connection.execute('SELECT sum(changed) FROM "my docs"').fetchall() == [(0,)]
-        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'").fetchall() == [(1,)]
+        triggers = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'"
+        assert connection.execute(triggers).fetchall() == [(1,)]
 
 
 WRITER = """
@@ -281,6 +284,7 @@ subprocess.run([sys.executable, "-c", write])
 """A program that is writing to a database while it opens that as a store, and another one that wants to write, too."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["app.db", "."])
 def test_a_program_that_opens_its_database_as_a_store_keeps_its_locks(place, tmp_path):
     with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:

@@ -1,6 +1,7 @@
 """The table of indexes is kept: each one is built, read through `open_store`, and written for another dimension."""
 
 import configparser
+from functools import cache
 from pathlib import Path
 
 import mkdocs_hooks
@@ -36,21 +37,34 @@ def build(factory, rows):
     return index
 
 
+@pytest.fixture(scope="module")
+def old_folder(originals, tmp_path_factory):
+    """Called with the name of an index: the folder of one, and its rows; nobody writes to it."""
+
+    @cache
+    def made(factory):
+        rows = np.round(originals * 100 + 100) if factory == "SQ8_direct" else originals
+        folder = tmp_path_factory.mktemp("index")
+        save(build(factory, rows), folder)
+        return folder, rows
+
+    return made
+
+
 def mean_cosine(found, expected):
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     return float(((found * expected).sum(1) / lengths).mean())
 
 
 @pytest.mark.parametrize("row", SUPPORT, ids=lambda row: row.factory)
-def test_the_table_says_how_each_index_is_read(row, originals, tmp_path):
+def test_the_table_says_how_each_index_is_read(row, old_folder):
+    folder, rows = old_folder(row.factory)
     whole = row.factory == "SQ8_direct"
-    rows = np.round(originals * 100 + 100) if whole else originals
-    save(build(row.factory, rows), tmp_path / "old")
     if row.reading == "refused":
         with pytest.raises(UnsupportedStoreError, match=r"index\.faiss: .*; "):
-            open_store(tmp_path / "old")
+            open_store(folder)
         return
-    store = open_store(tmp_path / "old")
+    store = open_store(folder)
     ids, found = read(store)
     order = np.array(ids, int)
     expected = rows[::-1][order] if row.factory.startswith("IDMap") else rows[order]
@@ -69,10 +83,8 @@ REBUILT = [
 
 
 @pytest.mark.parametrize("row", [row for row in SUPPORT if row.factory in REBUILT], ids=lambda row: row.factory)
-def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path):
-    rows = np.round(originals * 100 + 100) if row.factory == "SQ8_direct" else originals
-    save(build(row.factory, rows), tmp_path / "old")
-    old = open_store(tmp_path / "old")
+def test_each_index_is_built_anew_for_another_dimension(row, old_folder, tmp_path):
+    old = open_store(old_folder(row.factory)[0])
     new = rewrite(old, tmp_path / "new", lambda vectors: vectors[:, :NEW_DIM], NEW_DIM)
     assert new.info.index_type == old.info.index_type
     assert (new.info.count, new.info.dim, new.info.metric) == (ROWS, NEW_DIM, "l2")
@@ -85,9 +97,8 @@ def test_each_index_is_built_anew_for_another_dimension(row, originals, tmp_path
 
 
 @pytest.mark.parametrize("factory", ["NSG16,Flat", "IDMap,PRQ2x2x4", "IVF16,RQ4x4"])
-def test_an_index_that_faiss_builds_from_no_name_is_read_but_another_kind_is_written(factory, originals, tmp_path):
-    save(build(factory, originals), tmp_path / "old")
-    old = open_store(tmp_path / "old")
+def test_an_index_that_faiss_builds_from_no_name_is_read_but_another_kind_is_written(factory, old_folder, tmp_path):
+    old = open_store(old_folder(factory)[0])
     assert len(read(old)[0]) == ROWS
     with pytest.raises(UnsupportedStoreError, match=r"write another index, such as -o 'faiss:"):
         old.destination(tmp_path / "new", NEW_DIM)

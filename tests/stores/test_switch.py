@@ -277,14 +277,14 @@ def test_without_a_safe_report_of_these_two_nothing_is_switched(tmp_path):
             r"says SAFE \(provisional\), which proves nothing",
         ),
         (pair, {"plan": {"name": LONG, "outcome": "SAFE"}, "family": {LONG: BOUNDS}}, "is on two-stage 9"),
-        ((old, old), {}, r"is of another store, or it changed since \(the same ids, other vectors\)"),
-        ((new, new), {}, r"is of another source, or it changed since \(the same ids, other vectors\)"),
-        (pair, {"schema_version": 3}, "has schema version 3, and this version of lead-migrate reads 5; audit it again"),
+        ((old, old), {}, r"is of another store, .*\(the same ids, other vectors\)"),
+        ((new, new), {}, r"is of another source, .*\(the same ids, other vectors\)"),
+        (pair, {"schema_version": 3}, "has schema version 3, .* reads 5"),
         (pair, {"schema_version": 6}, "has schema version 6, and this"),
         (pair, {"stores": {}}, "says of no store what it holds"),
         (pair, {"verdict": {"retention": {**BOUNDS, "lower": 0.9}}}, "says SAFE, which its own numbers do not bear"),
         (pair, {"verdict": {"margin": 2}}, "says SAFE, which its own numbers do not bear"),
-        (pair, {"verdict": {"retention": None}}, r"this is not the JSON report of an audit \('retention' must be"),
+        (pair, {"verdict": {"retention": None}}, "'retention' must be"),
     ):
         report = write_report(tmp_path / "r.json", *stores, **facts)
         with pytest.raises(InputError, match=words):
@@ -309,7 +309,7 @@ def test_a_switch_names_the_margin_of_its_report(depth, tmp_path):
 
 FOLDER = ["noted", "moved", "exchanged"]
 RENAMES = ["noted", "moved", "moved:2", "moved:3", "exchanged"]
-POINTS = {folders: FOLDER, sqlites: FOLDER, tables: ["noted", "exchanged"], served: RENAMES}
+POINTS = {folders: FOLDER, sqlites: ["moved"], tables: ["noted", "exchanged"], served: RENAMES[:-1]}
 KILLS = [(make, False, point) for make, points in POINTS.items() for point in points]
 KILLS += [(folders, True, point) for point in RENAMES]
 

@@ -1,7 +1,10 @@
-"""A store through the commands: inspected, fitted, translated, and the new one inspected."""
+"""A store through the commands: inspected, translated, and the new one inspected."""
 
 import json
 
+from sync_tools import Hashed
+
+import migrate
 from migrate.cli.main import run
 from migrate.stores import open_store
 
@@ -19,7 +22,7 @@ def moved(location, folder, capsys, output=None, dim=16):
     before = inspected(location, capsys)
     stitch = folder / "stitch"
     new = str(output or folder / "new")
-    assert run(["fit", str(location), "--target", f"tfidf:{dim}", "--kind", "ridge", "-o", str(stitch)]) == 0
+    migrate.fit(str(location), Hashed(dim=dim), kind="ridge").save(stitch)
     assert run(["translate", str(location), str(stitch), "-o", new]) == 0
     after = inspected(new, capsys)
     assert (after["format"], after["vectors"], after["texts"]) == (before["format"], before["vectors"], True)

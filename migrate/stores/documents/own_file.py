@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -346,7 +347,8 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
                 )
             write_all(file, b"".join(chunk))
         stack.pop_all()
-    return file
+    # without a buffer every byte of a line is a read of its own
+    return BufferedReader(file)
 
 
 def _why_no_pickle(path: Path) -> str:
