@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from browser import ask_browser, browse, with_browser
+from browser import Question, ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
@@ -228,5 +228,6 @@ def test_a_browser_shows_it_and_a_telephone_without_scrolling_sideways(found, tm
       const drawn = page.querySelectorAll("svg[role=img]").length;
       return [root.scrollWidth - root.clientWidth, getComputedStyle(cell).backgroundColor, drawn];
     }"""
-    beyond, colour, drawn = ask_browser(tmp_path, report_page(compare_sections(found)), script, width=390)
+    page = report_page(compare_sections(found))
+    beyond, colour, drawn = ask_browser(tmp_path, {"telephone": Question(page, script, width=390)})["telephone"]
     assert beyond == 0 and colour != "rgba(0, 0, 0, 0)" and drawn == 4
