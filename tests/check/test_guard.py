@@ -150,6 +150,7 @@ def test_a_prefix_of_the_manifest_may_be_put_before_texts_by_the_program_or_by_t
         migrate.guard(Hashed("query: ").embed_documents, tmp_path / "store")(["asked"])
 
 
+@pytest.mark.slow
 def test_sentence_transformers_are_guarded_by_their_function(short_corpus, tmp_path):
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
