@@ -50,6 +50,7 @@ def test_nothing_is_won_over_a_full_re_embed_that_is_always_right():
     assert Bootstrap().retention(np.ones(30), np.append(np.ones(29), 0.99)).upper > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", [ratio, difference])
 def test_among_many_queries_bounds_are_those_of_scipys_paired_bootstrap(statistic):
     arm, full = make(4_000, seed=3)

@@ -33,6 +33,8 @@ from migrate.stores.base import Store
 from migrate.stores.faiss.search import FaissSearcher
 from migrate.stores.faiss.store import FaissStore
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Topics(SOURCE_DIM, seed=1)
 
 

@@ -67,6 +67,7 @@ def test_fewer_than_twenty_groups_say_nothing():
     assert enough.outcome is Outcome.SAFE and enough.better_than_stay and enough.observations.groups == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 30])
 def test_topics_that_are_lost_as_a_whole_make_no_false_safe(size):
     rng, said = np.random.default_rng(2), np.zeros(2)
@@ -226,6 +227,7 @@ def test_a_value_of_its_own_for_each_query_takes_no_group_apart():
     assert parts(found.grouping.groups) == parts(alike(vectors)) == parts(topics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reference", ["store", "pool"])
 @pytest.mark.parametrize("qrels", [QRELS, None])
 def test_every_verdict_of_an_audit_counts_groups(reference, qrels, tmp_path):

@@ -57,6 +57,7 @@ def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     assert clustered(deficits(arm, full, each.lower), groups) < 1, "queries taken for independent ones"
 
 
+@pytest.mark.slow
 def test_bounds_of_a_family_are_corrected_as_bonferroni_does():
     from statsmodels.stats.multitest import multipletests
 

@@ -180,6 +180,7 @@ def test_guarded_embeddings_are_copied_with_their_guard(folder):
         copied.embed_query("asked")
 
 
+@pytest.mark.slow
 def test_a_client_of_openai_is_checked(folder):
     with OpenAIServer() as server, openai.OpenAI(api_key=KEY, base_url=server.url) as client:
         guarded = migrate.guard(embedding_function(client, "tiny"), folder)

@@ -55,7 +55,8 @@ def test_junit_counts_failures_and_open_cases_apart():
 def test_annotations_are_one_line_each_whatever_stands_in_them():
     passed, failed, undecided = annotation_lines(SUITE)
     assert passed == "::notice title=SAFE%3A y keeps 0.99::fine"
-    assert failed == "::error title=lead-migrate x y%3A two%3A x::100 %25%0Alost, <all>\x07"
+    title, message = "lead-migrate x y%3A two%3A x", "100 %25%0Alost, <all>\x07"
+    assert failed == f"::error title={title}::{message}"
     assert undecided.startswith("::warning ")
 
 

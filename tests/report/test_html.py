@@ -106,6 +106,7 @@ def test_points_and_bars_say_what_they_are(report, page):
     assert f"stay: {100 * bounds.estimate:.1f} % ({100 * bounds.lower:.1f} % to {100 * bounds.upper:.1f} %)" in said
 
 
+@pytest.mark.slow
 def test_ten_thousand_queries_stay_a_small_page(report):
     """Every array of a report grows with the queries; what is drawn must not."""
     arms = (

@@ -46,6 +46,7 @@ def test_predictions_are_those_of_scikit_learns_kernel_ridge(make_world, stitch,
     check_against_scikit_learn(make_world, stitch, n, q)
 
 
+@pytest.mark.slow
 def test_information_that_only_the_texts_or_only_the_vectors_have_is_found(world):
     pairs = world.pairing(world.hidden, world.wordy)
     alone, *with_texts = (overlap(new_stitch(spec), pairs) for spec in ("ridge", "text", "ridge+text"))

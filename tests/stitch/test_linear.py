@@ -66,6 +66,7 @@ def brute_overlap(truth, predicted, k=10):
     return np.mean(shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "p", "q", "noise", "seed"), [(40, 6, 8, 1.5, 0), (24, 40, 8, 2.0, 1), (30, 12, 5, 3.0, 2)]
 )

@@ -52,6 +52,7 @@ def test_matrices_stand_the_right_way_round(found):
     assert identity[0][2] is None and identity[1][0] is not None, "there is no figure where dimensions differ"
 
 
+@pytest.mark.slow
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     found = compare(*stores, seed=1, kind=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")

@@ -27,7 +27,7 @@ def test_specs_name_stitches_and_their_options(spec, kind, option):
      "mlp", "mlp:", "mlp:0", "mlp:8", "mlp:x", "mlp:-1", "mlp:01", "mlp:1:1", "mlp:²"],
 )  # fmt: skip
 def test_what_is_no_stitch_is_refused_by_name(spec):
-    with pytest.raises(UsageError, match=r"unknown stitch .* auto, identity,.* kernel, .*mlp:7") as caught:
+    with pytest.raises(UsageError, match=r" identity,.* kernel, .*mlp:7") as caught:
         new_stitch(spec)
     assert repr(spec) in str(caught.value) and "mlp," not in str(caught.value)
 
