@@ -132,7 +132,8 @@ def test_as_many_documents_are_embedded_again_as_show_that_less_than_nine_percen
 def test_scores_between_0_and_1_at_the_margin_are_seldom_called_safe_or_not_safe(n, harmed):
     """Some queries lose most, the others nothing or little; the truth is the margin itself."""
     rng = np.random.default_rng(9)
-    shape = (600, n)
+    trials = 300
+    shape = (trials, n)
     full = np.where(rng.random(shape) < 0.2, 0, rng.beta(2, 1.5, size=shape))
     left = rng.beta(0.3, 1.7, size=shape)  # 15 % on average of what a harmed query had
     arm = full * np.where(rng.random(shape) < harmed, left, 1 + rng.uniform(-0.05, 0.05, size=shape))
@@ -141,7 +142,7 @@ def test_scores_between_0_and_1_at_the_margin_are_seldom_called_safe_or_not_safe
         verdict_of(*pair, margin=margin, bootstrap=Bootstrap(seed=number, resamples=400)).outcome
         for number, pair in enumerate(zip(arm, full, strict=True))
     ]
-    most = 600 * 0.05 + norm.ppf(0.999) * np.sqrt(600 * 0.05 * 0.95)
+    most = trials * 0.05 + norm.ppf(0.999) * np.sqrt(trials * 0.05 * 0.95)
     assert outcomes.count(Outcome.SAFE) <= most
     assert outcomes.count(Outcome.NOT_SAFE) <= most
     assert len(set(outcomes)) > 1

@@ -21,7 +21,9 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    """A server that is soon asked again where it failed."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.05)
     with OpenAIServer() as running:
         yield running
 
