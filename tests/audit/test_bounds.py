@@ -25,6 +25,7 @@ def dirichlet_bounds(arm, full, statistic, worst, best):
     return np.quantile(resampled(worst), 0.05), np.quantile(resampled(best), 0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (150, 1), (400, 2)])
 def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined_one(n, seed):
     arm, full = make(n, seed=seed)

@@ -40,6 +40,7 @@ def clustered(values, groups):
     return fitted.tvalues[0]
 
 
+@pytest.mark.slow
 def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     rng = np.random.default_rng(4)
     groups = rng.integers(N // 5, size=N)

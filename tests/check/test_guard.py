@@ -211,6 +211,7 @@ def test_a_client_with_too_few_answers_is_refused(folder):
         migrate.guard(lambda texts: Hashed().embed_documents(texts)[:2], folder)(["asked"])
 
 
+@pytest.mark.slow
 def test_an_embedding_of_llamaindex_is_checked(folder):
     base = pytest.importorskip("llama_index.core.base.embeddings.base")
     from llamaindex_models import Model

@@ -157,6 +157,7 @@ def sentences_of(a, b, tmp_path):
     return words
 
 
+@pytest.mark.slow
 def test_the_sentences_say_what_the_figures_mean(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 10))

@@ -184,6 +184,7 @@ def test_of_more_pairs_than_were_searched_all_have_a_say_in_the_penalty(world, t
     assert stitch.kind_facts()["lambda"] == pytest.approx(right.penalty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_close(
     world, texts, asked, stitch, monkeypatch

@@ -16,6 +16,7 @@ class KIND(Ridge):
 """
 
 
+@pytest.mark.slow
 def test_a_stitch_of_another_package_is_fitted_saved_and_loaded(install, source_folder, tmp_path):
     install("ridge_plugin", PLUGIN, "stitches", "theirs")
     migrate.fit(source_folder, "tfidf:24", kind="theirs", sample=100).save(tmp_path / "stitch")

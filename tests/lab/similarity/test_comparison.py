@@ -64,6 +64,7 @@ def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     assert found.own_stitches[2] == found.stitches["ridge"][2, 2]
 
 
+@pytest.mark.slow
 def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
     frame = compare(*stores, kind=["ridge", "ols"]).to_pandas()
     assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns

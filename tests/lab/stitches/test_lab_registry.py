@@ -31,6 +31,7 @@ def test_what_is_no_stitch_is_refused_by_name(spec):
     assert repr(spec) in str(caught.value) and "mlp," not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["lowrank:5", "kernel+text"])
 def test_a_stitch_is_fitted_saved_and_loaded(spec, source_folder, tmp_path):
     made = migrate.fit(source_folder, "tfidf:24", kind=spec, sample=60)
