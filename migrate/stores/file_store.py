@@ -179,7 +179,7 @@ class RowFileStore(FileStore):
     def get(self, rows: NDArray[np.int64]) -> Batch:
         """Return the vectors and ids of some rows."""
         rows = np.asarray(rows, np.int64)
-        return Batch(self.source.ids(rows), self._file.take(rows))
+        return Batch(LazyIds(len(rows), partial(self.source.ids, rows)), self._file.take(rows))
 
     def ids(self, rows: range | NDArray[np.int64]) -> list[str]:
         """Return the ids of some rows."""

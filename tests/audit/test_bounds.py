@@ -25,6 +25,7 @@ def dirichlet_bounds(arm, full, statistic, worst, best):
     return np.quantile(resampled(worst), 0.05), np.quantile(resampled(best), 0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (150, 1), (400, 2)])
 def test_bounds_are_quantiles_over_all_weightings_of_the_queries_and_an_imagined_one(n, seed):
     arm, full = make(n, seed=seed)
@@ -50,6 +51,7 @@ def test_nothing_is_won_over_a_full_re_embed_that_is_always_right():
     assert Bootstrap().retention(np.ones(30), np.append(np.ones(29), 0.99)).upper > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", [ratio, difference])
 def test_among_many_queries_bounds_are_those_of_scipys_paired_bootstrap(statistic):
     arm, full = make(4_000, seed=3)

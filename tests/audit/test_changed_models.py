@@ -121,9 +121,12 @@ def is_refused(answer):
     return code == 4 and report is None and "gives another vector for the text of" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("reference", ["pool:20", "full", "build"])
-def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(reference, good, moved, server, told):
-    for _ in range(2):
+# A full re-embed that is there is believed where labels are judged
+@pytest.mark.parametrize(("reference", "times"), [("pool:20", 2), ("build", 1)])
+def test_a_model_that_is_what_it_was_is_believed_with_its_cache_and_without(
+    reference, times, good, moved, server, told
+):
+    for _ in range(times):
         code, report, err = told(*judged(moved, good, reference))
         doubts = [doubt for doubt in report["reference"]["doubts"] if "worse than BM25" not in doubt]
         assert code in (0, 3) and report["reference"]["proven"] and not doubts, err
@@ -142,7 +145,7 @@ def test_no_verdict_rests_on_another_model(change, reference, good, moved, serve
     assert is_refused(told(*judged(moved, good, reference)))
 
 
-@pytest.mark.parametrize("change", [worse, rotated, by_length])
+@pytest.mark.parametrize("change", [rotated, by_length])
 def test_what_the_cache_has_is_not_believed_of_another_model(change, good, moved, server, told):
     assert told(*judged(moved, good, "pool"))[0] in (0, 3)
     server.vectors = change(good.model)

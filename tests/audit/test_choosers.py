@@ -23,7 +23,7 @@ from migrate.vectors import Document, Query
 
 pytestmark = pytest.mark.slow
 
-COUNT, DIM, N_PAIRS, N_QUERIES = 4_000, 24, 60, 50
+COUNT, DIM, N_PAIRS, N_QUERIES = 2_000, 24, 60, 50
 
 
 class Many(Topics):
@@ -265,7 +265,7 @@ def test_a_perfect_translation_is_not_taken_for_true_vectors(stranger, tmp_path)
 
 def test_rows_that_no_cache_explains_are_known_by_their_place(stranger, tmp_path):
     """Of a store without a manifest that is read in more than one batch."""
-    documents = [Document(f"e{row:04}", f"t{row} n{row}") for row in range(COUNT)] * 2
+    documents = [Document(f"e{row:04}", f"t{row % COUNT} n{row}") for row in range(4_000)] * 2
     documents = [replace(document, id=f"{document.id}-{row}") for row, document in enumerate(documents)]
     vectors = np.random.default_rng(3).normal(size=(len(documents), DIM)).astype(np.float32)
     known = [3, 70, 5_000, 7_999]
@@ -302,12 +302,12 @@ def test_a_source_that_holds_some_vectors_of_the_target_was_filled_in_by_somebod
 def test_what_a_service_embeds_through_the_cache_has_no_known_origin(translated, embedder, tmp_path):
     """Two-stage search of one's own embeds what queries find; the cache is not told which."""
     found = [document for document in DOCUMENTS if any(document.id in grades for grades in QRELS.values())]
-    embedder.embed_documents([*found, *DOCUMENTS[500:1_500]])
+    embedder.embed_documents([*found, *DOCUMENTS[500:1_200]])
     doubt(fill(translated, embedder, tmp_path)[1], embedder)
 
 
 def test_documents_that_no_query_chose_need_no_other_judges(translated, embedder, tmp_path):
-    migrate.fit(open_store(translated / "source"), embedder, kind="ridge", sample=1_000)  # at random
+    migrate.fit(open_store(translated / "source"), embedder, kind="ridge", sample=700)  # at random
     report = judged(fill(translated, embedder, tmp_path)[1], embedder)
     assert report.verdict.observations.queries == N_QUERIES
     assert not any("who chose" in doubt for doubt in report.examination.doubts)

@@ -108,6 +108,7 @@ def test_nearly_all_are_copies_with_hardly_two_words_that_follow_each_other(chan
     assert found.count(Likeness.COPY) >= 0.95 * len(TEXTS)
 
 
+@pytest.mark.slow
 def test_no_first_line_of_a_docstring_is_a_copy_and_next_to_none_a_quote():
     texts = {document.id: document.text for document in DOCSTRINGS.documents}
     asked = {query.id: query.text for query in DOCSTRINGS.queries}
@@ -188,6 +189,7 @@ def stores(folder, texts):
     return [make_store(folder / name, documents=documents) for name in ("new", "full")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_judged", [True, False])
 def test_queries_of_a_line_of_a_document_leave_nothing_safe(is_judged, tmp_path):
     """A line is too short for a copy; that so many have one shows where they come from."""
@@ -213,6 +215,7 @@ def test_what_is_left_of_a_set_of_copies_judges_but_makes_nothing_safe(n_copies,
     assert (told in shown(report)) == (outcome != "SAFE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_judged", [True, False])
 def test_copies_alone_judge_nothing(is_judged, tmp_path):
     texts = [text for text in DOCSTRINGS.documents if len(text.text) > 400][:150]

@@ -1,18 +1,11 @@
 """The verdict is of what a store answers by its own index; the report tells what exact search would keep."""
 
-import gc
-import re
-
-import chromadb
 import faiss
 import numpy as np
 import pytest
 from faiss_tools import empty_index
-from kind_base import records_of
-from kind_pgvector import Pgvector
 from topics import (
     DIM,
-    DOCUMENTS,
     OF_TARGET,
     QRELS,
     QUERIES,
@@ -39,7 +32,8 @@ from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.faiss.search import FaissSearcher
 from migrate.stores.faiss.store import FaissStore
-from migrate.vectors import unit_rows
+
+pytestmark = pytest.mark.slow
 
 SOURCE = Topics(SOURCE_DIM, seed=1)
 
@@ -84,9 +78,14 @@ def true_score(folder, depth=10):
     return float(np.mean(scores))
 
 
-@pytest.mark.parametrize("pooled", [False, True])
+# What an index finds is the pool's too, whatever the kind
 @pytest.mark.parametrize(
-    ("kind", "settings"), [("IVF75,Flat", {"nprobe": 1}), ("HNSW2", {"efSearch": 1}), ("IVF75,SQ8", {"nprobe": 1})]
+    ("kind", "settings", "pooled"),
+    [
+        ("IVF75,Flat", {"nprobe": 1}, True),
+        ("HNSW2", {"efSearch": 1}, False),
+        ("IVF75,SQ8", {"nprobe": 1}, False),
+    ],
 )
 def test_the_verdict_is_of_what_the_index_finds(kind, settings, pooled, reference, tmp_path):
     store = indexed(tmp_path / "new", kind, **settings)
@@ -224,66 +223,3 @@ def test_a_program_may_look_into_fewer_lists_than_are_stored(reference, tmp_path
     store = indexed(tmp_path / "new", "IVF75,Flat", nprobe=75)
     (stored,), (set_by_program,) = (audit_of(store, reference, search_effort=n).examination.searches for n in (None, 1))
     assert stored.of_exact == pytest.approx(1) and set_by_program.of_exact < 0.9
-
-
-def test_a_setting_that_the_database_does_not_allow_is_refused_before_anything_is_embedded(reference):
-    location = Pgvector().make(None, records_of(DOCUMENTS, TARGET.embed_documents(DOCUMENTS)))
-    fresh = Topics()
-    options = {"embedder": fresh, "search_effort": 5_000}
-    with pytest.raises(UsageError, match=r"--search-effort 5,000: .*ef_search"):
-        audit_of(open_store(location), reference, **options)
-    assert not fresh.asked
-
-
-def vectors_of_any_length(embedder=TARGET, documents=DOCUMENTS):
-    lengths = np.random.default_rng(0).uniform(0.2, 3, size=(len(documents), 1)).astype(np.float32)
-    return embedder.embed_documents(documents) * lengths
-
-
-def in_chroma(folder, space, vectors, **settings):
-    """A collection of the target's vectors as a program makes one."""
-    client = chromadb.PersistentClient(str(folder))
-    collection = client.create_collection("docs", configuration={"hnsw": {"space": space, **settings}})
-    collection.add(
-        [document.id for document in DOCUMENTS],
-        embeddings=vectors,
-        documents=[document.text for document in DOCUMENTS],
-    )
-    client.close()
-    store = open_store(f"chroma:{folder}#docs")
-    store.companions.keep(OF_TARGET)
-    return open_store(store.info.location)
-
-
-def test_exact_search_of_a_store_that_compares_by_cosine_is_by_cosine(tmp_path):
-    """Whatever the lengths of the vectors: its own search, which misses nothing here, answers the same."""
-    vectors = vectors_of_any_length()
-    new = in_chroma(tmp_path / "new", "cosine", vectors, ef_search=200, ef_construction=200)
-    full = make_store(tmp_path / "full", vectors=vectors, manifest=OF_TARGET)
-    unit = make_store(tmp_path / "unit", vectors=unit_rows(vectors), manifest=OF_TARGET)
-    for reference in (full, unit, by_pool()):
-        report = audit_of(new, reference)
-        (search,) = report.examination.searches
-        assert search.by_index == pytest.approx(1, abs=1e-3) and search.exactly == pytest.approx(1, abs=1e-3)
-        assert report.arm(FULL).mean("nDCG@10") == pytest.approx(report.arm(TRANSLATED).mean("nDCG@10"), abs=1e-3)
-
-
-def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, tmp_path):
-    location = in_chroma(
-        tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), ef_search=1, max_neighbors=2, ef_construction=2
-    ).info.location
-    shares = []
-    while True:
-        (search,) = audit_of(open_store(location), reference).examination.searches
-        shares.append(search.of_exact)
-        pattern = r"a greater ef_search finds more, .*: (collection\..*), open it anew and audit again"
-        match = re.fullmatch(pattern, search.remedy or "")
-        if match is None:
-            break
-        gc.collect()  # a client that is still open has the old setting
-        client = chromadb.PersistentClient(str(tmp_path / "new"))
-        exec(match[1], {"collection": client.get_collection("docs")})
-        client.close()
-    assert len(shares) > 4 and shares[0] < 0.9
-    assert shares[-1] > shares[0]
-    assert search.remedy is None or search.remedy.startswith("no setting of its search finds more")

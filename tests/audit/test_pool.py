@@ -9,7 +9,6 @@ import topics
 from topics import OF_TARGET, QUERIES, Topics, make_store, noisy, page_of, shown
 from topics import pool as by_pool
 
-import migrate
 from migrate.audit.bootstrap import Bootstrap, Floor
 from migrate.audit.bounds import Outcome
 from migrate.audit.document import report_of
@@ -33,8 +32,6 @@ from migrate.audit.retrieval import fuse, search_stores
 from migrate.audit.scoring import agreement_temperature, true_scores
 from migrate.audit.unjudged import LOSS_AT_MOST, agreement
 from migrate.cost.meter import SpendingCap, put_meter
-from migrate.datasets.stdlib import stdlib_beir
-from migrate.embed import embed_corpus, reembed_store
 from migrate.embedders import load_embedder
 from migrate.embedders.base import WrappedEmbedder
 from migrate.embedders.cache import CachedEmbedder
@@ -48,7 +45,7 @@ from migrate.vectors import Batch, Document, Query, no_progress
 
 pytestmark = pytest.mark.slow
 
-COUNT, DIM = 3_000, 24
+COUNT, DIM = 2_000, 24
 
 
 class ManyTopics(Topics):
@@ -59,16 +56,25 @@ class ManyTopics(Topics):
         self.centres = np.random.default_rng(seed).normal(size=(COUNT, dim))
 
 
+N_PARENTS = COUNT // 2
 TARGET, SOURCE = ManyTopics(), ManyTopics(12, blur=0.9, seed=1)
 DOCUMENTS = [Document(f"d{row:04}", f"t{row if row >= 150 else row % 50} n{row} word{row % 9}") for row in range(COUNT)]
 QRELS = {query.id: {f"d{row % 50 + 50 * part:04}": part for part in range(3)} for row, query in enumerate(QUERIES)}
 QUERY_SET = QuerySet(QUERIES, QRELS, "many topics")
 UNJUDGED = QuerySet(QUERIES, None, "unjudged")
+FEWER = QuerySet(QUERIES[:40], QRELS, "fewer")
+"""Not so many that the pool of a poor store ends as all documents."""
+
 VECTORS = TARGET.embed_documents(DOCUMENTS)
 MANIFEST = Manifest("store", TARGET.identity, details={"index": "index.faiss"})
 ASKED = TARGET.embed_queries(QUERIES)
 NOISE = np.random.default_rng(3).normal(size=VECTORS.shape).astype(np.float32)
 judged_or_not = pytest.mark.parametrize("query_set", [QUERY_SET, UNJUDGED], ids=["judged", "unjudged"])
+
+
+def soon_settled(query_set):
+    """A margin for which a poor store needs no pool of all documents."""
+    return 0.95 if query_set.qrels is None else 0.3
 
 
 def audit(translated, by, query_set=QUERY_SET, **options):
@@ -83,6 +89,11 @@ def moved(folder, scale, **options):
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("full") / "reference", documents=DOCUMENTS, vectors=VECTORS)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("source") / "source", SOURCE, DOCUMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -215,22 +226,26 @@ def test_the_tail_of_errors_is_counted_within_them_and_falls_beyond():
     assert (ErrorTail.of(np.empty(0))(gaps) == 1).all()
 
 
-def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(far, tmp_path):
-    ranked = rank_rows(far, ASKED, 30, progress=no_progress)
-    outside = np.random.default_rng(1).random(COUNT) < 0.9
+def test_the_sample_is_of_every_band_outside_the_pool_and_counts_are_right(tmp_path):
+    count = 3_000
+    vectors = np.random.default_rng(0).normal(size=(count, DIM)).astype(np.float32)
+    documents = [Document(f"e{row}", "") for row in range(count)]
+    store = make_store(tmp_path / "random", documents=documents, vectors=vectors)
+    ranked = rank_rows(store, ASKED, 30, progress=no_progress)
+    outside = np.random.default_rng(1).random(count) < 0.9
     found, again, other = (
-        look_around(far, ASKED, ranked, outside, seed=seed, progress=no_progress) for seed in (0, 0, 1)
+        look_around(store, ASKED, ranked, outside, seed=seed, progress=no_progress) for seed in (0, 0, 1)
     )
     assert (found.rows == again.rows).all() and set(found.rows) != set(other.rows)
     assert (found.counts.sum(axis=1) == outside.sum()).all()
-    scores = score_rows(ASKED, far.get(np.arange(COUNT)).vectors, "ip")
+    scores = score_rows(ASKED, store.get(np.arange(count)).vectors, "ip")
     rank_of = (-scores).argsort(axis=1).argsort(axis=1)
-    for part, (low, high) in zip(found.drawn, [(0, 40), (40, 160), (160, 640), (640, COUNT)], strict=True):
+    for part, (low, high) in zip(found.drawn, [(0, 40), (40, 160), (160, 640), (640, count)], strict=True):
         assert outside[part.rows].all()
         assert part.scores == pytest.approx(scores[part.queries, part.rows], rel=1e-5, abs=1e-5)
         ranks = rank_of[part.queries, part.rows]
         assert low <= ranks.min() and ranks.max() < high
-        assert len(part.rows) == len(QUERIES) * (300 if high == COUNT else 5)
+        assert len(part.rows) == len(QUERIES) * (300 if high == count else 5)
     left = found.without(scores[:, found.rows])
     assert (left.counts.sum(axis=1) == outside.sum() - len(found.rows)).all() and (left.counts >= 0).all()
     same = make_store(tmp_path / "store", documents=DOCUMENTS[:300], vectors=np.ones((300, DIM), dtype=np.float32))
@@ -308,7 +323,7 @@ def true_scores_of(evidence, run):
     return true_scores(evidence.experiment, evidence.runs.full, run)
 
 
-@pytest.mark.parametrize(("scale", "metric"), [(0.1, "ip"), (0.4, "ip"), (1.0, "ip"), (0.4, "l2")])
+@pytest.mark.parametrize(("scale", "metric"), [(0.1, "ip"), (1.0, "ip"), (0.4, "l2")])
 def test_true_agreement_lies_between_the_floor_and_agreement_in_the_pool(scale, metric, tmp_path):
     pool = unjudged_pool(moved(tmp_path / "store", scale, metric=metric))
     assert 0 < pool.summary.documents < 0.8 * COUNT
@@ -349,11 +364,10 @@ def audits_of(true, translated, depth, query_set, tmp_path):
     return [audit(store, by, query_set, embedder=Rows(true)) for by in (full, by_pool(depth))]
 
 
-@pytest.mark.parametrize("share", [0.02, 0.1])
-def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
+def test_what_a_pool_misses_does_not_make_a_store_safe(tmp_path):
     """Documents that are the best for many queries are translated to anywhere: in the pool alone nothing is lost."""
     rng = np.random.default_rng(0)
-    hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
+    hidden = rng.permutation(np.arange(150, COUNT))[: COUNT // 10]
     true, translated = VECTORS.copy(), VECTORS.copy()
     true[hidden] = 1.5 * ASKED[rng.integers(len(ASKED), size=len(hidden))]
     translated[hidden] = rng.normal(size=(len(hidden), DIM))
@@ -363,14 +377,13 @@ def test_what_a_pool_misses_does_not_make_a_store_safe(share, tmp_path):
     assert pooled.verdict.retention.lower <= full.verdict.retention.estimate
 
 
-@pytest.mark.parametrize("share", [0.02, 0.1])
-def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
+def test_what_a_pool_misses_does_not_make_a_store_not_safe(tmp_path):
     """Documents that the stitch has misplaced come before the relevant ones: the full re-embed is bad, retention good.
 
     In a pool without them it is significantly below the margin.
     """
     rng = np.random.default_rng(0)
-    hidden = rng.permutation(np.arange(150, COUNT))[: int(share * COUNT)]
+    hidden = rng.permutation(np.arange(150, COUNT))[: COUNT // 50]
     wanted = [int(doc[1:]) for docs in QRELS.values() for doc, grade in docs.items() if grade]
     true, translated = VECTORS.copy(), VECTORS + np.float32(0.73) * rng.normal(size=VECTORS.shape).astype(np.float32)
     true[hidden] = 1.05 * VECTORS[rng.choice(wanted, size=len(hidden))]
@@ -385,8 +398,8 @@ def test_what_a_pool_misses_does_not_make_a_store_not_safe(share, tmp_path):
 
 @pytest.fixture
 def chunked(tmp_path):
-    """A poor translation of documents of three chunks each, which lie far apart."""
-    chunks = [Document(doc.id, doc.text, {"parent_id": f"p{row % 1000:03}"}) for row, doc in enumerate(DOCUMENTS)]
+    """A poor translation of documents of two chunks each, which lie far apart."""
+    chunks = [Document(doc.id, doc.text, {"parent_id": f"p{row % N_PARENTS:03}"}) for row, doc in enumerate(DOCUMENTS)]
     return chunks, moved(tmp_path / "store", 2, documents=chunks)
 
 
@@ -394,7 +407,7 @@ def test_all_chunks_of_the_first_documents_are_in_the_pool(chunked):
     """The true score of a document is that of its best chunk."""
     evidence = unjudged_pool(chunked[1]).evidence
     run = evidence.runs.by_store[TRANSLATED].run
-    scores = (ASKED @ VECTORS.T).reshape(len(QUERIES), 3, 1000).max(axis=1)
+    scores = (ASKED @ VECTORS.T).reshape(len(QUERIES), -1, N_PARENTS).max(axis=1)
     tops = [[int(doc[1:]) for doc in run.top(query.id, CUT)] for query in QUERIES]
     assert true_scores_of(evidence, run) == pytest.approx(np.take_along_axis(scores, np.array(tops), axis=1), rel=1e-5)
 
@@ -407,14 +420,13 @@ def test_all_chunks_of_a_judged_document_are_in_the_pool(chunked, tmp_path):
     full = audit(store, make_store(tmp_path / "full", documents=chunks, vectors=VECTORS), query_set)
     counting = Counting(TARGET)
     pooled = audit(store, by_pool(10), query_set, embedder=counting)
-    assert pooled.pool.documents < COUNT and pooled.data.n_documents == full.data.n_documents == 1_000
+    assert pooled.pool.documents < COUNT and pooled.data.n_documents == full.data.n_documents == N_PARENTS
     judged = {chunk.id for chunk in chunks if int(chunk.metadata["parent_id"][1:]) < 100}
     assert judged <= set(counting.embedded)
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
 
 
-def test_the_first_documents_of_every_arm_are_in_the_pool(far, tmp_path):
-    source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
+def test_the_first_documents_of_every_arm_are_in_the_pool(far, source):
     evidence = unjudged_pool(far, with_words=True, source=source, source_model=SOURCE).evidence
     runs = evidence.runs
     for run in (runs.by_store[STAY], runs.bm25, fuse(evidence.experiment, runs.by_store[TRANSLATED], runs.bm25)):
@@ -471,9 +483,8 @@ def test_a_good_translation_is_safe_by_its_first_documents(near, reference):
     assert (pooled.arm(FULL).scores["nDCG@10"] >= full.arm(FULL).scores["nDCG@10"] - 1e-12).all()
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0])
-def test_bounds_enclose_those_of_the_full_audit(scale, reference, tmp_path):
-    translated = moved(tmp_path / "translated", scale)
+def test_bounds_enclose_those_of_the_full_audit(reference, tmp_path):
+    translated = moved(tmp_path / "translated", 0.3)
     full, pooled = (audit(translated, by) for by in (reference, by_pool()))
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.retention.upper >= full.verdict.retention.upper - 1e-9
@@ -496,22 +507,20 @@ def test_another_model_is_found_out_before_the_pool_is_paid_for(good):
 
 def test_the_pool_deepens_for_queries_that_matter_until_it_is_settled(far):
     steps = []
-    report = audit(far, by_pool(), context=telling(steps))
+    report = audit(far, by_pool(), FEWER, context=telling(steps))
     depths = [step.depth for step in report.pool.steps]
     usual = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
     assert len(depths) > 1 and depths == usual[: len(depths)] and tuple(steps) == report.pool.steps
     assert report.verdict.outcome is Outcome.NOT_SAFE
     assert sum(step.documents for step in steps) == report.pool.documents < COUNT
-    assert steps[0].queries == len(QUERIES) > steps[1].queries
+    assert steps[0].queries == len(FEWER.queries) > steps[1].queries
     assert report.pool.share == report.pool.documents / COUNT
-    before = audit(far, by_pool(depths[-2]))
+    before = audit(far, by_pool(depths[-2]), FEWER)
     assert before.verdict.outcome is Outcome.INCONCLUSIVE, "the last step has settled it"
     assert "`--reference pool:N`" in before.verdict.sentence
 
 
-@pytest.mark.parametrize(
-    ("query_set", "stages"), [(QUERY_SET, ()), (QUERY_SET, (20,)), (QUERY_SET, (200,)), (UNJUDGED, (20,))]
-)
+@pytest.mark.parametrize(("query_set", "stages"), [(QUERY_SET, ()), (QUERY_SET, (100,)), (UNJUDGED, (20,))])
 def test_what_the_first_step_embeds_is_about_what_was_estimated(stages, query_set, near):
     steps = []
     options = {"two_stage": stages, "margin": 0.5}
@@ -548,9 +557,8 @@ def test_a_store_of_few_documents_ends_as_the_full_audit_does_and_has_all_arms(t
 
 
 @judged_or_not
-def test_the_old_store_beside_the_new_one_scores_what_it_does_by_all_documents(query_set, far, reference, tmp_path):
-    source = make_store(tmp_path / "source", SOURCE, DOCUMENTS)
-    options = {"source": source, "source_model": SOURCE, "two_stage": [10]}
+def test_the_old_store_beside_the_new_one_scores_what_it_does_by_all_documents(query_set, far, reference, source):
+    options = {"source": source, "source_model": SOURCE, "two_stage": [10], "margin": soon_settled(query_set)}
     full, pooled = (audit(far, by, query_set, **options) for by in (reference, by_pool()))
     assert not pooled.pool.is_exact
     for name in ("together", "together 10"):
@@ -558,12 +566,14 @@ def test_the_old_store_beside_the_new_one_scores_what_it_does_by_all_documents(q
         if query_set is QUERY_SET:
             assert ours.tolist() == whole.tolist()
         assert pooled.family[name].lower <= full.family[name].estimate + 1e-9
-    shallow = audit(far, by_pool(), query_set, **{**options, "two_stage": None})
+
+
+def test_without_two_stages_the_old_store_is_tried_beside_the_new_one_alone(far, source):
+    shallow = audit(far, by_pool(), source=source, source_model=SOURCE, two_stage=None)
     assert "together" in shallow.family and "together 20" not in shallow.family
 
 
-def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
-    source = make_store(tmp_path / "source", SOURCE, documents=DOCUMENTS)
+def test_against_staying_a_pool_is_exact(far, reference, source):
     full, pooled = (audit(far, by, source=source, source_model=SOURCE) for by in (reference, by_pool()))
     assert pooled.verdict.gain_over_stay == full.verdict.gain_over_stay
     assert STAY in {arm.name for arm in pooled.arms}
@@ -571,7 +581,7 @@ def test_against_staying_a_pool_is_exact(far, reference, tmp_path):
 
 @judged_or_not
 def test_two_stages_are_exact_in_a_pool(query_set, far):
-    report = audit(far, by_pool(), query_set, two_stage=(7, 20, 40))
+    report = audit(far, by_pool(), query_set, two_stage=(7, 20, 40), margin=soon_settled(query_set))
     assert report.pool.documents < COUNT
     asked, true = ASKED.astype(float), VECTORS.astype(float)
     order = np.argsort(-(asked @ far.get(np.arange(COUNT)).vectors.astype(float).T), axis=1)
@@ -616,15 +626,17 @@ def test_where_nothing_is_safe_yet_and_what_is_embedded_is_kept_two_stages_are_t
     by = {}
     for keeps in (False, True):
         embedder = CachedEmbedder(TARGET, tmp_path / f"{keeps}.sqlite", keeps=keeps)
-        by[keeps] = audit(far, by_pool(), embedder=embedder, two_stage=None)
+        by[keeps] = audit(far, by_pool(), FEWER, embedder=embedder, two_stage=None)
         assert by[keeps].verdict.outcome is not Outcome.SAFE
     assert by[False].family["two-stage 20"].lower < 0.95 and "two-stage 50" not in by[False].family
     last = by[True].pool.steps[-1]
-    assert (last.depth, last.queries) == (50, len(QUERIES))
+    assert (last.depth, last.queries) == (50, len(FEWER.queries))
     assert by[True].family["two-stage 50"].lower > by[True].family["two-stage 20"].lower
-    named = audit(far, by_pool(), embedder=embedder, two_stage=(20,))
-    assert (50, len(QUERIES)) not in [(step.depth, step.queries) for step in named.pool.steps], "others are asked for"
-    safe = audit(far, by_pool(), embedder=embedder, two_stage=None, margin=0.3)
+    named = audit(far, by_pool(), FEWER, embedder=embedder, two_stage=(20,))
+    assert (50, len(FEWER.queries)) not in [(step.depth, step.queries) for step in named.pool.steps], (
+        "others are asked for"
+    )
+    safe = audit(far, by_pool(), FEWER, embedder=embedder, two_stage=None, margin=0.3)
     assert safe.pool.steps[-1].depth == 20, "it is SAFE, so there is nothing to look for"
 
 
@@ -637,19 +649,18 @@ def test_an_arm_that_is_asked_for_is_not_left_out_without_a_line(far):
     assert f"caveat: {line}" in audit_summary(report_of(report)).replace("\n  ", " ")
     report = audit(far, by_pool(), two_stage=(COUNT,))
     (caveat,) = report.examination.caveats
-    assert caveat == f"left out: two-stage {COUNT} would embed the whole store, of 3,000 documents"
+    assert caveat == f"left out: two-stage {COUNT} would embed the whole store, of 2,000 documents"
 
 
-@judged_or_not
-def test_an_audit_that_broke_off_embeds_nothing_twice(query_set, near, tmp_path):
+def test_an_audit_that_broke_off_embeds_nothing_twice(near, tmp_path):
     whole = Counting(TARGET)
-    expected = audit(near, by_pool(), query_set, embedder=whole)
+    expected = audit(near, by_pool(), embedder=whole)
     broken, resumed = Counting(TARGET, most=len(whole.embedded) // 2), Counting(TARGET)
     broken.batch_size = 100
     cache = tmp_path / "cache.sqlite"
     with pytest.raises(KeyboardInterrupt):
-        audit(near, by_pool(), query_set, embedder=CachedEmbedder(broken, cache))
-    report = audit(near, by_pool(), query_set, embedder=CachedEmbedder(resumed, cache))
+        audit(near, by_pool(), embedder=CachedEmbedder(broken, cache))
+    report = audit(near, by_pool(), embedder=CachedEmbedder(resumed, cache))
     assert broken.embedded and not set(broken.embedded) & set(resumed.embedded)
     assert sorted(broken.embedded + resumed.embedded) == sorted(whole.embedded)
     assert report.verdict == expected.verdict
@@ -730,7 +741,7 @@ def test_every_form_of_the_report_has_the_pool(near):
     report = audit(near, by_pool(), margin=0.8, price=2.0)
     text, document, page = shown(report), report_of(report).document, page_of(report)
     pool = document["pool"]
-    assert f"true vectors of {pool['documents']:,} of 3,000 documents" in text
+    assert f"true vectors of {pool['documents']:,} of 2,000 documents" in text
     assert "guaranteed:" in text and "estimated:" in text
     assert pool["usd"] < pool["full_usd"] and pool["share"] == pool["documents"] / COUNT
     assert pool["steps"][0]["depth"] == 10
@@ -741,21 +752,13 @@ def test_every_form_of_the_report_has_the_pool(near):
     assert "How much of what the full re-embed finds" not in text
 
 
-def test_a_store_moved_to_minilm(tmp_path, monkeypatch):
-    """SAFE in the pool only where the full audit says it, and the same scores of the arms."""
+def test_a_fitted_translation_is_safe_in_the_pool_only_where_the_full_audit_says_it(good, monkeypatch):
     monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
-    corpus = stdlib_beir(max_docs=200, seed=3)
-    documents = [Document(document.id, " ".join(document.text.split()[:10])) for document in corpus.documents]
-    target = load_embedder("packaged:all-MiniLM-L6-v2", device="cpu", cache=tmp_path / "cache.sqlite")
-    embed_corpus(lambda: documents, load_embedder("tfidf:64"), tmp_path / "source")
-    source = open_store(tmp_path / "source")
-    migrate.translate(source, migrate.fit(source, target, kind="ridge", sample=80), tmp_path / "new")
-    query_set = QuerySet(corpus.queries[:21], corpus.qrels, "docstrings")
-    options = {"embedder": target, "margin": 0.9}
-    pooled = audit(open_store(tmp_path / "new"), by_pool(), query_set, **options)
-    reembed_store(source, target, tmp_path / "reference")
-    full = audit(open_store(tmp_path / "new"), open_store(tmp_path / "reference"), query_set, **options)
-    assert pooled.pool.steps[0].documents < 200
+    query_set = QuerySet(good.queries[:21], good.qrels, "docstrings")
+    options = {"embedder": good.embedder, "margin": 0.9}
+    translated = open_store(good.translated)
+    pooled, full = (audit(translated, by, query_set, **options) for by in (by_pool(), open_store(good.reference)))
+    assert pooled.pool.steps[0].documents < 300
     assert pooled.examination.reference.proven
     assert pooled.verdict.retention.lower <= full.verdict.retention.lower
     assert pooled.verdict.outcome in (full.verdict.outcome, Outcome.INCONCLUSIVE)

@@ -29,6 +29,7 @@ def test_quality_of_hits_and_misses_has_the_bounds_of_clopper_and_pearson(hits, 
     assert (found.lower, found.upper) == (pytest.approx(lower, abs=0.004), pytest.approx(upper, abs=0.004))
 
 
+@pytest.mark.slow
 def test_a_gain_is_tested_query_by_query():
     rng = np.random.default_rng(1)
     stay = rng.uniform(0, 0.8, 200)

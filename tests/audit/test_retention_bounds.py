@@ -19,6 +19,7 @@ def test_of_right_and_wrong_they_are_those_of_clopper_and_pearson():
     assert (found.lower, found.upper) == pytest.approx((expected.low, expected.high), abs=0.003)
 
 
+@pytest.mark.slow
 def test_of_many_queries_they_are_where_a_t_test_begins_to_reject():
     arm, full = make(4_000, seed=5)
     found = retention_bounds(arm, full)

@@ -40,6 +40,7 @@ def clustered(values, groups):
     return fitted.tvalues[0]
 
 
+@pytest.mark.slow
 def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     rng = np.random.default_rng(4)
     groups = rng.integers(N // 5, size=N)
@@ -57,6 +58,7 @@ def test_bounds_of_groups_are_those_of_a_regression_with_clustered_errors():
     assert clustered(deficits(arm, full, each.lower), groups) < 1, "queries taken for independent ones"
 
 
+@pytest.mark.slow
 def test_bounds_of_a_family_are_corrected_as_bonferroni_does():
     from statsmodels.stats.multitest import multipletests
 
@@ -131,7 +133,8 @@ def test_as_many_documents_are_embedded_again_as_show_that_less_than_nine_percen
 def test_scores_between_0_and_1_at_the_margin_are_seldom_called_safe_or_not_safe(n, harmed):
     """Some queries lose most, the others nothing or little; the truth is the margin itself."""
     rng = np.random.default_rng(9)
-    shape = (600, n)
+    trials = 300
+    shape = (trials, n)
     full = np.where(rng.random(shape) < 0.2, 0, rng.beta(2, 1.5, size=shape))
     left = rng.beta(0.3, 1.7, size=shape)  # 15 % on average of what a harmed query had
     arm = full * np.where(rng.random(shape) < harmed, left, 1 + rng.uniform(-0.05, 0.05, size=shape))
@@ -140,7 +143,7 @@ def test_scores_between_0_and_1_at_the_margin_are_seldom_called_safe_or_not_safe
         verdict_of(*pair, margin=margin, bootstrap=Bootstrap(seed=number, resamples=400)).outcome
         for number, pair in enumerate(zip(arm, full, strict=True))
     ]
-    most = 600 * 0.05 + norm.ppf(0.999) * np.sqrt(600 * 0.05 * 0.95)
+    most = trials * 0.05 + norm.ppf(0.999) * np.sqrt(trials * 0.05 * 0.95)
     assert outcomes.count(Outcome.SAFE) <= most
     assert outcomes.count(Outcome.NOT_SAFE) <= most
     assert len(set(outcomes)) > 1

@@ -56,6 +56,7 @@ def test_the_floor_of_a_pool_is_under_the_scores_in_it_alone():
     assert rules.compare(arms[FULL], arms[TRANSLATED]).retention == plain.retention(full, arm)
 
 
+@pytest.mark.slow
 def test_rare_total_harm_is_seldom_called_safe():
     """The truth is exactly at the margin: 5 % of all queries lose everything. A plain bootstrap says SAFE far more."""
     rng = np.random.default_rng(7)

@@ -12,7 +12,7 @@ from migrate.stores import open_store
 from migrate.stores.create import create_store
 from migrate.vectors import Document
 
-COUNT = 48
+COUNT = 36
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def prefixed(minilm):
 
 @pytest.fixture(scope="session")
 def texts(corpus):
-    """48 first sentences of docstrings, all different."""
+    """36 first sentences of docstrings, all different."""
     found = (" ".join(document.text.split()[:10]) for document in corpus.documents)
     return list(dict.fromkeys(found))[:COUNT]
 

@@ -148,6 +148,7 @@ def test_a_field_of_translated_vectors_beside_old_ones_of_an_unknown_model_is_co
     assert "translated from another model" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_a_store_that_was_translated_is_near_and_compatible(make_store, texts, plain, minilm):
     noise = np.random.default_rng(0).normal(size=plain.shape) * 0.02
     store = make_store(texts, plain + noise)

@@ -150,6 +150,7 @@ def test_a_prefix_of_the_manifest_may_be_put_before_texts_by_the_program_or_by_t
         migrate.guard(Hashed("query: ").embed_documents, tmp_path / "store")(["asked"])
 
 
+@pytest.mark.slow
 def test_sentence_transformers_are_guarded_by_their_function(short_corpus, tmp_path):
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
@@ -179,6 +180,7 @@ def test_guarded_embeddings_are_copied_with_their_guard(folder):
         copied.embed_query("asked")
 
 
+@pytest.mark.slow
 def test_a_client_of_openai_is_checked(folder):
     with OpenAIServer() as server, openai.OpenAI(api_key=KEY, base_url=server.url) as client:
         guarded = migrate.guard(embedding_function(client, "tiny"), folder)
@@ -209,6 +211,7 @@ def test_a_client_with_too_few_answers_is_refused(folder):
         migrate.guard(lambda texts: Hashed().embed_documents(texts)[:2], folder)(["asked"])
 
 
+@pytest.mark.slow
 def test_an_embedding_of_llamaindex_is_checked(folder):
     base = pytest.importorskip("llama_index.core.base.embeddings.base")
     from llamaindex_models import Model

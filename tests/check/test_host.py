@@ -52,10 +52,6 @@ def in_bits(rows, bits):
     return unit_rows((np.round(rows / step) * step).astype(np.float32))
 
 
-def noisy(rows):
-    return unit_rows((rows + 0.03 * np.random.default_rng(0).normal(size=rows.shape)).astype(np.float32))
-
-
 def sheared(rows):
     dim = rows.shape[1]
     return unit_rows(
@@ -70,9 +66,7 @@ def test_rounding_within_the_limit_has_no_cost_to_tell(change, own, check):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "repairs"), [(lambda rows: in_bits(rows, 4), "none"), (noisy, "none"), (sheared, "most")]
-)
+@pytest.mark.parametrize(("change", "repairs"), [(lambda rows: in_bits(rows, 4), "none"), (sheared, "most")])
 def test_a_stitch_repairs_what_is_linear_and_nothing_else(change, repairs, own, check):
     found = check(change(own), sample=800)
     repair, overlap = found.retrieval.repair, found.retrieval.overlap
@@ -174,7 +168,7 @@ def with_weights_in_eight_bits(model):
 @pytest.mark.slow
 def test_weights_in_eight_bits_cost_something_and_bfloat16_nothing(minilm, docstrings, make_store):
     """The packaged model as a host that saves memory serves it."""
-    texts = [" ".join(document.text.split()[:12]) for document in docstrings.documents[::14]]
+    texts = [" ".join(document.text.split()[:8]) for document in docstrings.documents[::25]]
     for name, network in (
         ("int8", with_weights_in_eight_bits(minilm.embedder.model)),
         ("bfloat16", copy.deepcopy(minilm.embedder.model).bfloat16()),

@@ -21,9 +21,19 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    """A server that is soon asked again where it failed."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.05)
     with OpenAIServer() as running:
         yield running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_rests():
+    """A worker looks for what there is to do, and for what it is told, more often than once a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("migrate.live.worker._POLL_S", 0.05)
+        yield
 
 
 @pytest.fixture
@@ -37,17 +47,23 @@ def embedder(tmp_path):
     return CachedEmbedder(Hashed(), tmp_path / "cache.sqlite")
 
 
-@pytest.fixture
-def place_of(tmp_path):
+@pytest.fixture(scope="session")
+def started(tmp_path_factory):
+    """Kinds of stores by name, each after its server, which serves all tests: stores have names of their own there."""
     with ExitStack() as ends:
 
         @cache
-        def started(kind):
+        def start(kind):
             name = "faiss" if kind == "folder" else kind.replace(" ", "-")
-            return kind_class(name).started(ends, tmp_path / f"{kind} data")
+            return kind_class(name).started(ends, tmp_path_factory.mktemp("server") / f"{kind} data")
 
-        def make(kind, name="store"):
-            folder = tmp_path / name
-            return started(kind).named_place(folder) or started(kind).place(folder)
+        yield start
 
-        yield make
+
+@pytest.fixture
+def place_of(tmp_path, started):
+    def make(kind, name="store"):
+        folder = tmp_path / name
+        return started(kind).named_place(folder) or started(kind).place(folder)
+
+    return make

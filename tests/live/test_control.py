@@ -122,7 +122,7 @@ def test_a_worker_starts_while_others_look_if_one_is_running(location, embedder,
     for looker in lookers:
         looker.start()
     try:
-        for _ in range(10):
+        for _ in range(4):
             assert Worker(location, embedder, WorkerOptions(once=True, budget="1")).run().phase == "paused"
     finally:
         ended.set()

@@ -166,7 +166,7 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
 def test_a_pause_outlives_a_worker_that_is_killed(translated, tmp_path, server, capsys, monkeypatch):
     arguments = ["live", "run", str(translated), "--once", "--yes"]
     n_served = len(server.texts_served)
-    monkeypatch.setattr(server, "latency_s", 1.0)
+    monkeypatch.setattr(server, "latency_s", 0.4)
     worker = start_command(arguments, tmp_path, tmp_path / "said")
     try:
         wait_for(lambda: len(server.texts_served) > n_served, 200)

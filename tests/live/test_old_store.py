@@ -1,5 +1,6 @@
 """The live searcher over a translated store and the one before the migration, which both of their models answer for."""
 
+import re
 import shutil
 import threading
 import time
@@ -301,7 +302,7 @@ def test_a_store_of_another_corpus_is_refused_and_one_that_is_half_of_it_warned_
         live(old=renamed(old, tmp_path / "other", 0))
     assert not caplog.text
     assert live(old=renamed(old, tmp_path / "part", 50)).search("a question").answered_by == ("new", "old")
-    assert "of 120 documents of the old store, the new one has 50" in caplog.text
+    assert re.search(r"of 120 documents\b.* 50\b", caplog.text)
 
 
 def test_a_complete_store_falls_back_too(live, server, tmp_path, old):

@@ -161,12 +161,12 @@ def test_a_failing_model_is_left_alone_and_the_translated_order_serves(live, ser
     searcher = live(LiveLimits(depth=20, max_ms=100))
     server.faults.extend([status(500)] * 10_000)
     before = len(server.requests)
-    for number in range(300):
+    for number in range(100):
         query = vector_of(f"q{number}", DIM)
         answer = searcher.search(query)
         assert list(answer.ids) == order_of(noisy_vectors(), query)[:10] and answer.untrue == 20
-    assert len(server.requests) - before < 100, "a request for each would be 300"
-    assert counters(searcher, folder)["embedder_failures"] < 100
+    assert len(server.requests) - before < 50, "a request for each would be 100"
+    assert counters(searcher, folder)["embedder_failures"] < 50
 
 
 def test_a_refused_key_is_no_error_for_a_query_whose_vector_is_known(live, server, folder):
@@ -181,7 +181,7 @@ def test_a_refused_key_is_no_error_for_a_query_whose_vector_is_known(live, serve
 
 def test_a_slow_model_costs_a_query_its_milliseconds_and_serves_the_next(live, server):
     searcher = live(LiveLimits(depth=20, max_documents=20, max_ms=50))
-    server.latency_s = 1.0
+    server.latency_s = 0.4
     query = vector_of("q", DIM)
     assert searcher.search(query).untrue == 20
     wait_for_true(searcher, query)

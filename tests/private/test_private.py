@@ -109,7 +109,7 @@ def mapped(keys, folder, matrix, offset, rows):
     return holder.decrypt(back, len(rows), matrix.shape[1]), product.strips
 
 
-@pytest.mark.parametrize(("p", "q", "strips"), [(3, 5, 1), (128, 300, 1), (260, 128, 1), (129, 1, 1), (150, 300, 3)])
+@pytest.mark.parametrize(("p", "q", "strips"), [(3, 5, 1), (260, 128, 1), (129, 1, 1), (150, 300, 3)])
 def test_any_dimensions_may_meet_in_any_number_of_strips(p, q, strips, world, tmp_path, monkeypatch):
     if strips > 1:
         monkeypatch.setattr(ckks, "_STRIP_BYTES", 1)

@@ -4,7 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-from html import escape
+from html import escape, unescape
+from typing import NamedTuple
 
 import pytest
 
@@ -22,15 +23,31 @@ def browse(tmp_path, path, *arguments):
     return subprocess.run([CHROMIUM, *options], capture_output=True, text=True, timeout=120, check=True)
 
 
-def ask_browser(tmp_path, page, script, *, width=1200, sandbox="allow-same-origin allow-scripts"):
-    """What a function of the page's window gives, in a frame of some width."""
-    path = tmp_path / "frame.html"
+class Question(NamedTuple):
+    """What a function of a page's window gives, in a frame of some width."""
+
+    page: str
+    script: str
+    width: int = 1200
+    sandbox: str = "allow-same-origin allow-scripts"
+
+    @property
+    def frame(self):
+        style = f"border:0;width:{self.width}px;height:2000px"
+        return f'<iframe sandbox="{self.sandbox}" style="{style}" srcdoc="{escape(self.page)}"></iframe>'
+
+
+def ask_browser(tmp_path, questions):
+    """The answers to questions by name, of one browser: it takes a second to start."""
+    scripts = ",".join(f"({question.script})" for question in questions.values())
+    path = tmp_path / "frames.html"
     path.write_text(
-        f'<!doctype html><iframe sandbox="{sandbox}" style="border:0;width:{width}px;height:2000px" '
-        f'srcdoc="{escape(page)}"></iframe><pre></pre><script>onload = () => {{'
-        f"const page = frames[0].document, say = ({script})(page, frames[0]);"
-        'document.querySelector("pre").textContent = JSON.stringify(say); }</script>',
+        f"<!doctype html>{''.join(question.frame for question in questions.values())}<pre></pre>"
+        f"<script>onload = () => {{ const scripts = [{scripts}];"
+        "const said = scripts.map((script, place) => script(frames[place].document, frames[place]));"
+        'document.querySelector("pre").textContent = JSON.stringify(said); }</script>',
         encoding="utf-8",
     )
     shown = browse(tmp_path, path, "--dump-dom").stdout
-    return json.loads(re.search(r"<pre>(.*)</pre>", shown, re.DOTALL)[1].replace("&amp;", "&").replace("&lt;", "<"))
+    said = json.loads(unescape(re.search(r"<pre>(.*)</pre>", shown, re.DOTALL)[1]))
+    return dict(zip(questions, said, strict=True))

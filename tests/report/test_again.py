@@ -89,10 +89,11 @@ def written(report, folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", RENDERERS)
-def test_a_report_from_its_file_is_the_fresh_one(form, kind, results, tmp_path):
+def test_a_report_from_its_file_is_the_fresh_one(kind, results, tmp_path):
     fresh = report_of(results[kind])
-    assert RENDERERS[form](load_report(written(fresh, tmp_path))) == RENDERERS[form](fresh)
+    again = load_report(written(fresh, tmp_path))
+    for form, render in RENDERERS.items():
+        assert render(again) == render(fresh), form
 
 
 @pytest.mark.parametrize("rows", ["arms", "queries"])
@@ -117,12 +118,13 @@ def test_a_report_says_the_same_as_the_result_that_it_is_of(results):
 ODD = [None, True, -7, 1.5, 1e300, float("nan"), "x", "", [], {}, [1, "a", None], {"a": {"b": 1}}, 10**400]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["of another plan", "by a pool"])
 def test_a_report_with_an_odd_part_is_refused_or_shown(kind, results):
     document = json.loads(json_text(report_of(results[kind]).document))
     every = [(path, value) for path in places(document) if path for value in ODD]
     refused = 0
-    for path, value in random.Random(0).sample(every, 300):
+    for path, value in random.Random(0).sample(every, 100):
         try:
             report = AuditReport.of(changed(document, path, value))
         except MalformedError:
@@ -131,7 +133,7 @@ def test_a_report_with_an_odd_part_is_refused_or_shown(kind, results):
         for form, render in RENDERERS.items():
             if form != "JSON":
                 assert render(report), (path, value)
-    assert refused > 100
+    assert refused > 30
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_junit_counts_failures_and_open_cases_apart():
 def test_annotations_are_one_line_each_whatever_stands_in_them():
     passed, failed, undecided = annotation_lines(SUITE)
     assert passed == "::notice title=SAFE%3A y keeps 0.99::fine"
-    assert failed == "::error title=lead-migrate x y%3A two%3A x::100 %25%0Alost, <all>\x07"
+    title, message = "lead-migrate x y%3A two%3A x", "100 %25%0Alost, <all>\x07"
+    assert failed == f"::error title={title}::{message}"
     assert undecided.startswith("::warning ")
 
 
@@ -187,7 +188,7 @@ def test_the_action_runs_the_real_command_line_by_line_and_ends_with_the_first_t
     good = f"check '{store}' --model {MODEL}"
     for lines, fails, written in (
         (good, 1, ["1.xml"]),
-        (f"inspect-nothing x\n\n  \n{good}\ncheck missing --model {MODEL}\n", 2, ["1.xml", "2.xml"]),
+        (f"inspect-nothing x\n\n  \n{good}\n", 2, ["1.xml", "2.xml"]),
     ):
         code, told, outputs = run_action(tmp_path, 0, arguments=lines, program=REAL)
         assert (code, outputs) == (fails, {"exit-code": str(fails)})
@@ -282,7 +283,6 @@ def stamped(tmp_path):
     ("model", "code", "answer"),
     [
         (MODEL, 0, f"compatible with {MODEL}: the manifest names {MODEL}"),
-        ("openai:text-embedding-ada-002", 1, "not compatible with openai:text-embedding-ada-002: manifest of another"),
         ("openai:text-embedding-3-large", 1, "not compatible with openai:text-embedding-3-large: other dimension"),
     ],
 )

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from browser import ask_browser, browse, with_browser
+from browser import Question, ask_browser, browse, with_browser
 from html_page import Page
 from stores_tools import make_store
 
@@ -45,6 +45,7 @@ def rows_of(content):
     return list(csv.reader(io.StringIO(content)))
 
 
+@pytest.mark.slow
 def test_text_fits_and_says_what_was_compared(found):
     text = report_text(compare_sections(found))
     assert max(map(len, text.split("\n"))) <= 100
@@ -56,6 +57,7 @@ def test_text_fits_and_says_what_was_compared(found):
     assert "CKA with a Gaussian of the same shape" in text
 
 
+@pytest.mark.slow
 def test_the_document_is_json_and_has_every_matrix(found):
     document = json.loads(json.dumps(compare_document(found), allow_nan=False))
     assert (document["schema_version"], document["kind"]) == (1, "compare")
@@ -71,6 +73,7 @@ def test_the_document_is_json_and_has_every_matrix(found):
     assert len(network["loss_curve"][0]) == 3
 
 
+@pytest.mark.slow
 def test_the_document_has_extremes_and_means_by_source_and_target(found):
     r2 = next(m for m in compare_document(found)["measures"] if (m["key"], m["stitch"]) == ("r2", "ridge"))
     matrix = np.array(r2["matrix"])
@@ -86,6 +89,7 @@ def test_the_document_has_extremes_and_means_by_source_and_target(found):
     assert figures(found, "bias_norm").best is None
 
 
+@pytest.mark.slow
 def test_a_gaussian_stands_below_cka_alone(found):
     by_key = {m["key"]: m for m in compare_document(found)["measures"]}
     assert by_key["cka"]["gaussian"] == [chance.cka for chance in found.chance]
@@ -97,6 +101,7 @@ def test_a_gaussian_stands_below_cka_alone(found):
     assert len(rows) == 2 and rows[0][1] == f"{found.chance[0].cka:.3f}"
 
 
+@pytest.mark.slow
 def test_tables_of_commas_hold_exact_figures(found):
     files = {name: rows_of(content) for name, content in csv_files(found)}
     rows = files["penalty"]
@@ -117,6 +122,7 @@ def test_tables_of_commas_hold_exact_figures(found):
     ]
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     text = report_page(compare_sections(found))
     assert "<b>new" not in text and "&lt;b&gt;new" in text, "names are shown and not obeyed"
@@ -133,6 +139,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(found):
     assert page.texts.count("probe macro-F1") == 1
 
 
+@pytest.mark.slow
 def test_the_diagonal_is_a_stitch_of_a_store_to_itself(found):
     """30 documents are enough for 5 dimensions, and 2,000 dimensions are too many for them."""
     assert [len(found.own_stitches), found.own_stitches[0].judged_on] == [3, 30]
@@ -150,6 +157,7 @@ def sentences_of(a, b, tmp_path):
     return words
 
 
+@pytest.mark.slow
 def test_the_sentences_say_what_the_figures_mean(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 10))
@@ -173,6 +181,7 @@ def test_the_sentences_say_what_the_figures_mean(tmp_path):
     assert "mean estimator? no: from A to B it gives 100 %" in mean
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["cka", "cka_distance", "r2_identity", "penalty", "bias_norm"])
 def test_the_most_alike_is_shaded_deepest(found, key):
     measure = BY_KEY[key]
@@ -184,6 +193,7 @@ def test_the_most_alike_is_shaded_deepest(found, key):
     assert len(set(shades)) > 1 and all(0 <= shade <= 1 for shade in shades)
 
 
+@pytest.mark.slow
 def test_a_heat_map_has_a_figure_in_every_cell(found):
     shown = Page(html(heat_map(figures(found, "r2_identity"), "XYZ")))
     (rows,) = shown.tables
@@ -228,5 +238,6 @@ def test_a_browser_shows_it_and_a_telephone_without_scrolling_sideways(found, tm
       const drawn = page.querySelectorAll("svg[role=img]").length;
       return [root.scrollWidth - root.clientWidth, getComputedStyle(cell).backgroundColor, drawn];
     }"""
-    beyond, colour, drawn = ask_browser(tmp_path, report_page(compare_sections(found)), script, width=390)
+    page = report_page(compare_sections(found))
+    beyond, colour, drawn = ask_browser(tmp_path, {"telephone": Question(page, script, width=390)})["telephone"]
     assert beyond == 0 and colour != "rgba(0, 0, 0, 0)" and drawn == 4

@@ -124,7 +124,7 @@ def test_both_stores_serve_where_nothing_else_is_safe_for_nothing_and_the_old_mo
     assert found.plan == "together" and found.remaining == "nothing"
     assert found.headline.startswith("SAFE as long as tfidf:8 answers too")
     assert found.command == ("live", "run", "new", "--target", "tfidf:32")
-    assert found.serving[1].endswith(" = LiveSearcher('new', 'tfidf:32', old='old', old_model='tfidf:8')")
+    assert found.serving[1].endswith("('new', 'tfidf:32', old='old', old_model='tfidf:8')")
     server = "http://localhost:9/v1"
     by_server = replace(made.locations, target=("--target", "openai:own", f"--base-url={server}"))
     for old_model, asked in (

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser import ask_browser, browse, with_browser
+from browser import Question, ask_browser, browse, with_browser
 from html_page import Page
 from topics import DOCUMENTS, QRELS, QUERIES, SOURCE, audit, make_store, noisy, page_of
 
@@ -106,6 +106,7 @@ def test_points_and_bars_say_what_they_are(report, page):
     assert f"stay: {100 * bounds.estimate:.1f} % ({100 * bounds.lower:.1f} % to {100 * bounds.upper:.1f} %)" in said
 
 
+@pytest.mark.slow
 def test_ten_thousand_queries_stay_a_small_page(report):
     """Every array of a report grows with the queries; what is drawn must not."""
     arms = (
@@ -134,10 +135,10 @@ def test_a_store_that_changes_no_answer_has_no_bars(report, page):
 def test_a_browser_shows_it_in_the_dark_too_without_complaint(report, page, tmp_path):
     path, picture = tmp_path / "report.html", tmp_path / "report.png"
     path.write_text(page, encoding="utf-8")
-    shown = browse(tmp_path, path, "--dump-dom")
+    dark = "--blink-settings=preferredColorScheme=0"
+    shown = browse(tmp_path, path, "--dump-dom", dark, f"--screenshot={picture}")
     assert "NOT SAFE" in shown.stdout and f"{report.verdict.retention.estimate:.3f}" in shown.stdout
     assert "CONSOLE" not in shown.stderr, shown.stderr
-    browse(tmp_path, path, "--blink-settings=preferredColorScheme=0", f"--screenshot={picture}")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000, "an empty page is smaller"
 
@@ -160,51 +161,25 @@ SORTED = """page => {
 }"""
 
 
-@pytest.mark.slow
-@with_browser
-def test_heads_sort_numbers_with_units_and_words_and_absent_values_last(tmp_path):
-    values = ["2 MB", "-", "$1,000", "300 kB", "-0.5", ""]
-    up, down, back = ask_browser(tmp_path, table_page(values), SORTED)
-    assert up == ["ascending", ["-0.5", "$1,000", "300 kB", "2 MB", "-", ""]]
-    assert down == ["descending", ["2 MB", "300 kB", "$1,000", "-0.5", "-", ""]]
-    assert back == ["none", values]
-    (_, up), *_ = ask_browser(tmp_path, table_page(["b", "d10", "a", "d9"]), SORTED)
-    assert up == ["a", "b", "d9", "d10"]
+FILTERED = """page => {
+  const box = page.querySelector("input");
+  if (!box) return null;
+  box.value = "<B>3 n8";
+  box.dispatchEvent(new Event("input"));
+  const shown = [...page.querySelectorAll("tbody tr")].filter(row => row.checkVisibility());
+  return shown.map(row => row.cells[0].textContent);
+}"""
 
-
-@pytest.mark.slow
-@with_browser
-def test_a_long_table_has_a_box_that_filters_and_a_short_one_has_none(tmp_path):
-    values = [f"<b>{place % 5}" for place in range(13)]
-    script = """page => {
-      const box = page.querySelector("input");
-      if (!box) return null;
-      box.value = "<B>3 n8";
-      box.dispatchEvent(new Event("input"));
-      const shown = [...page.querySelectorAll("tbody tr")].filter(row => row.checkVisibility());
-      return shown.map(row => row.cells[0].textContent);
-    }"""
-    assert ask_browser(tmp_path, table_page(values), script) == ["n8"]
-    assert ask_browser(tmp_path, table_page(values[:-1]), script) is None
-
-
-@pytest.mark.slow
-@with_browser
-def test_marks_are_explained_on_hover_and_by_the_keyboard(page, tmp_path):
-    script = """(page, view) => {
-      const chart = page.querySelector("figure.chart"), marks = chart.querySelectorAll(".mark"), said = [];
-      const tip = page.querySelector("#tip"), look = () => said.push(tip.hidden ? null : tip.textContent);
-      look();
-      chart.focus(); look();
-      chart.dispatchEvent(new view.KeyboardEvent("keydown", {key: "ArrowRight"})); look();
-      marks[2].dispatchEvent(new view.PointerEvent("pointerenter")); look();
-      marks[2].dispatchEvent(new view.PointerEvent("pointerleave")); look();
-      return [said, [...marks].slice(0, 3).map(mark => mark.dataset.tip)];
-    }"""
-    said, names = ask_browser(tmp_path, page, script)
-    assert said == [None, *names, None]
-    assert names[0].startswith("stay: ")
-
+HOVER = """(page, view) => {
+  const chart = page.querySelector("figure.chart"), marks = chart.querySelectorAll(".mark"), said = [];
+  const tip = page.querySelector("#tip"), look = () => said.push(tip.hidden ? null : tip.textContent);
+  look();
+  chart.focus(); look();
+  chart.dispatchEvent(new view.KeyboardEvent("keydown", {key: "ArrowRight"})); look();
+  marks[2].dispatchEvent(new view.PointerEvent("pointerenter")); look();
+  marks[2].dispatchEvent(new view.PointerEvent("pointerleave")); look();
+  return [said, [...marks].slice(0, 3).map(mark => mark.dataset.tip)];
+}"""
 
 CROSSED = """page => {
   const svg = page.querySelector('[aria-label="crowded"]'), box = svg.getBoundingClientRect();
@@ -221,48 +196,104 @@ CROSSED = """page => {
 }"""
 
 
-@pytest.mark.slow
-@with_browser
-@pytest.mark.parametrize(
-    "costs",
-    [
-        {"stay": 0, "BM25": 0, "translated": 1, "hybrid, full": 1, "full re-embed": 1}
-        | {f"two-stage {n}": 1 for n in (20, 50, 200)},
-        {"stay": 0, "BM25": 0, "translated": 0.3, "two-stage 20": 0.4, "two-stage 50": 0.55, "two-stage 200": 0.8}
-        | {"full re-embed": 1, "hybrid, full": 1},
-    ],
-    ids=["at once", "spread"],
-)
-def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, report, page, tmp_path):
+SIDEWAYS = """page => {
+  const root = page.documentElement;
+  const buttons = page.querySelectorAll("th button").length;
+  return [root.scrollWidth - root.clientWidth, buttons, page.querySelector("table").checkVisibility()];
+}"""
+
+NUMBERS = ["2 MB", "-", "$1,000", "300 kB", "-0.5", ""]
+ROWS = [f"<b>{place % 5}" for place in range(13)]
+AT_ONCE = {"stay": 0, "BM25": 0, "translated": 1, "hybrid, full": 1, "full re-embed": 1} | {
+    f"two-stage {n}": 1 for n in (20, 50, 200)
+}
+SPREAD = {"stay": 0, "BM25": 0, "translated": 0.3, "two-stage 20": 0.4, "two-stage 50": 0.55, "two-stage 200": 0.8} | {
+    "full re-embed": 1,
+    "hybrid, full": 1,
+}
+
+
+def crowded(report, page, costs):
+    """The page, with a chart of arms whose bounds and costs are near each other in the place of its first."""
     kept = (0.94, 0.76, 0.915, 0.925, 1.0, 1.003, 1.0, 1.0)
     points = [
         Point(Interval(name, at - 0.06, at, at + 0.06), cost, "muted")
         for (name, cost), at in zip(costs.items(), kept, strict=True)
     ]
     chart = cost_chart("crowded", points, margin=0.95, x_label="c", y_label="r")
-    page = page.replace(html(decision_chart(report_of(report).audit).drawing), html(chart.drawing))
-    crossed, left, right, count = ask_browser(tmp_path, page, CROSSED, width=390)
+    return page.replace(html(decision_chart(report_of(report).audit).drawing), html(chart.drawing))
+
+
+def wide_check():
+    model = ModelIdentity("m" * 200, 4, True)
+    wide = Observation("vectors", False, "x" * 200)
+    found = Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,))
+    return report_page(check_sections(found))
+
+
+@pytest.fixture(scope="module")
+def answers(report, page, tmp_path_factory):
+    """What a browser says of pages, by the name of the question; with scripts, but where it is said."""
+    asleep = "allow-same-origin"
+    questions = {
+        "numbers": Question(table_page(NUMBERS), SORTED),
+        "words": Question(table_page(["b", "d10", "a", "d9"]), SORTED),
+        "long": Question(table_page(ROWS), FILTERED),
+        "short": Question(table_page(ROWS[:-1]), FILTERED),
+        "hover": Question(page, HOVER),
+        "at once": Question(crowded(report, page, AT_ONCE), CROSSED, width=390),
+        "spread": Question(crowded(report, page, SPREAD), CROSSED, width=390),
+        "telephone": Question(page, SIDEWAYS, width=390),
+        "telephone, check": Question(wide_check(), SIDEWAYS, width=390),
+        "telephone, no scripts": Question(page, SIDEWAYS, width=390, sandbox=asleep),
+        "telephone, check, no scripts": Question(wide_check(), SIDEWAYS, width=390, sandbox=asleep),
+    }
+    return ask_browser(tmp_path_factory.mktemp("browser"), questions)
+
+
+@pytest.mark.slow
+@with_browser
+def test_heads_sort_numbers_with_units_and_words_and_absent_values_last(answers):
+    up, down, back = answers["numbers"]
+    assert up == ["ascending", ["-0.5", "$1,000", "300 kB", "2 MB", "-", ""]]
+    assert down == ["descending", ["2 MB", "300 kB", "$1,000", "-0.5", "-", ""]]
+    assert back == ["none", NUMBERS]
+    (_, up), *_ = answers["words"]
+    assert up == ["a", "b", "d9", "d10"]
+
+
+@pytest.mark.slow
+@with_browser
+def test_a_long_table_has_a_box_that_filters_and_a_short_one_has_none(answers):
+    assert answers["long"] == ["n8"]
+    assert answers["short"] is None
+
+
+@pytest.mark.slow
+@with_browser
+def test_marks_are_explained_on_hover_and_by_the_keyboard(answers):
+    said, names = answers["hover"]
+    assert said == [None, *names, None]
+    assert names[0].startswith("stay: ")
+
+
+@pytest.mark.slow
+@with_browser
+@pytest.mark.parametrize("costs", ["at once", "spread"])
+def test_no_label_is_crossed_by_a_bar_and_no_bar_leaves_the_chart(costs, answers):
+    crossed, left, right, count = answers[costs]
     assert (crossed, count) == ([], 8)
     assert left >= 0 and right >= 0
 
 
 @pytest.mark.slow
 @with_browser
-@pytest.mark.parametrize("sandbox", ["allow-same-origin allow-scripts", "allow-same-origin"])
-def test_a_telephone_shows_it_without_scrolling_sideways(sandbox, page, tmp_path):
-    """With scripts and without."""
-    script = """page => {
-      const root = page.documentElement;
-      const buttons = page.querySelectorAll("th button").length;
-      return [root.scrollWidth - root.clientWidth, buttons, page.querySelector("table").checkVisibility()];
-    }"""
-    model = ModelIdentity("m" * 200, 4, True)
-    wide = Observation("vectors", False, "x" * 200)
-    check = report_page(check_sections(Compatibility("s" * 200, model, Cause.MIXED, "it is " * 20, "facts", (wide,))))
-    for shown in (page, check):
-        beyond, buttons, is_shown = ask_browser(tmp_path, shown, script, width=390, sandbox=sandbox)
-        assert beyond == 0 and is_shown
-        assert bool(buttons) == ("scripts" in sandbox)
+@pytest.mark.parametrize("page_of_it", ["telephone", "telephone, check"])
+@pytest.mark.parametrize("scripts", ["", ", no scripts"])
+def test_a_telephone_shows_it_without_scrolling_sideways(page_of_it, scripts, answers):
+    beyond, buttons, is_shown = answers[page_of_it + scripts]
+    assert beyond == 0 and is_shown
+    assert bool(buttons) == (not scripts)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ def test_agreement_is_never_called_retention():
     assert judged["retention"] == "0.923100" and judged["margin"] == "0.95"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("n", [1, 9_999])
 def test_the_audit_table_fits_the_terminal(n, judged):

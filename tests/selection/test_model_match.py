@@ -85,7 +85,7 @@ def test_one_answer_that_is_wrong_is_named_and_one_of_another_dimension_is_wrong
 def test_one_right_vector_is_enough_where_texts_may_have_changed_since():
     answers = -VECTORS
     assert matches(Claim([], VECTORS[:0]), Answering(answers), past_cache=True).require_one("here").count == 0
-    with pytest.raises(VectorError, match=r"here: .* answering .*\(cosine -1\.000 at best, of 8\)"):
+    with pytest.raises(VectorError, match=r"here: .* answering .*-1\.000 .*\b8\b"):
         matches(CLAIM, Answering(answers), past_cache=True).require_one("here")
     answers = answers.copy()
     answers[39] = VECTORS[39]
@@ -221,7 +221,10 @@ def test_whoever_buys_vectors_of_documents_has_some_of_them_embedded_again():
     for module in package.rglob("*.py"):
         if module.is_relative_to(package / "embedders") or module.is_relative_to(package / "testing"):
             continue
-        nodes = list(ast.walk(ast.parse(module.read_text())))
+        source = module.read_text()
+        if "embed_documents" not in source:
+            continue
+        nodes = list(ast.walk(ast.parse(source)))
         calls = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         is_buying = any(call.attr == "embed_documents" and "embeddings" not in ast.unparse(call) for call in calls)
         imported = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}

@@ -192,6 +192,7 @@ def test_rows_are_distinct_even_where_vectors_are_copies():
     assert len({row // 10 for row in chosen[:3].tolist()}) == 3, "one of each kind before any copy"
 
 
+@pytest.mark.slow
 def test_a_row_is_drawn_in_proportion_to_its_squared_distance():
     angles = np.array([0, 0.2, 0.5, 1.2])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)

@@ -86,6 +86,7 @@ def test_the_linear_map_nearest_to_ridge_and_neighbourhood(pairs):
     assert bent.affine(12) is None, "it is near a linear map, and none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_order_and_rounding_of_few_pairs_change_neither_choice_nor_weights(world, seed):
     rng = np.random.default_rng(seed)

@@ -113,7 +113,7 @@ def test_a_manifest_that_does_not_fit_the_weights_is_refused(part, fact, value, 
 
 def test_a_stitch_for_documents_maps_no_queries(source_folder, new_model, queries):
     fitted = migrate.fit(open_store(source_folder), new_model, kind="ridge", sample=60)
-    with pytest.raises(StitchError, match=r"^queries: .* one is needed that maps new queries .*--direction query$"):
+    with pytest.raises(StitchError, match=r"^queries: .*--direction query$"):
         fitted.map_queries(queries)
 
 
@@ -126,11 +126,9 @@ def test_query_vectors_that_are_bad_are_refused(value, bridge, queries):
 
 
 def test_query_vectors_of_another_shape_are_refused(bridge, queries):
-    with pytest.raises(VectorError, match=r"^my queries: .*the vectors have dimension 23, not 24"):
+    with pytest.raises(VectorError, match=r"^my queries: .*\b23, not 24"):
         bridge.map_queries(queries[:5, :23], source="my queries")
-    with pytest.raises(
-        VectorError, match=r"^my queries: .*1 dimensions is not a table of vectors; give one vector per row"
-    ):
+    with pytest.raises(VectorError, match=r"^my queries: .*\b1 dimensions"):
         bridge.map_queries(queries[0], source="my queries")
 
 

@@ -41,11 +41,12 @@ def asked(make_world, world):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
-@pytest.mark.parametrize(("n", "q"), [(160, 16), (160, 300), (40, 16)])
+@pytest.mark.parametrize(("n", "q"), [(80, 16), (60, 100)])
 def test_predictions_are_those_of_scikit_learns_kernel_ridge(make_world, stitch, n, q):
     check_against_scikit_learn(make_world, stitch, n, q)
 
 
+@pytest.mark.slow
 def test_information_that_only_the_texts_or_only_the_vectors_have_is_found(world):
     pairs = world.pairing(world.hidden, world.wordy)
     alone, *with_texts = (overlap(new_stitch(spec), pairs) for spec in ("ridge", "text", "ridge+text"))
@@ -183,6 +184,7 @@ def test_of_more_pairs_than_were_searched_all_have_a_say_in_the_penalty(world, t
     assert stitch.kind_facts()["lambda"] == pytest.approx(right.penalty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", STITCHES)
 def test_all_pairs_as_landmarks_give_the_exact_stitch_and_half_of_them_come_close(
     world, texts, asked, stitch, monkeypatch

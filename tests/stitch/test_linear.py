@@ -66,6 +66,7 @@ def brute_overlap(truth, predicted, k=10):
     return np.mean(shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "p", "q", "noise", "seed"), [(40, 6, 8, 1.5, 0), (24, 40, 8, 2.0, 1), (30, 12, 5, 3.0, 2)]
 )
@@ -86,6 +87,7 @@ def test_lambda_is_chosen_by_retrieval_among_left_out_predictions(n, p, q, noise
     assert seed != 0 or best != by_mse, "the case must tell retrieval from squared error"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "p", "q"), SHAPES)
 def test_a_path_has_the_errors_and_coefficients_of_scikit_learn(n, p, q):
     x, y = make_centred(n, p, q)

@@ -58,6 +58,7 @@ def judge_counts(words):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [ENGLISH.split(), SCRIPTS, ["", "...", "\u200b", *("abcdef"[:n] for n in range(1, 7))], random_words(0), []],

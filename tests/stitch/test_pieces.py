@@ -59,6 +59,7 @@ def through_words(pieces, text):
     return times @ counts.toarray(), int(times @ lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "lead", "added"),
     [("minilm", "", ""), ("byte_level", " ", " "), ("byte_level_with_prefix", "", ""), ("unigram", "", "")],

@@ -16,12 +16,13 @@ class KIND(Ridge):
 """
 
 
+@pytest.mark.slow
 def test_a_stitch_of_another_package_is_fitted_saved_and_loaded(install, source_folder, tmp_path):
     install("ridge_plugin", PLUGIN, "stitches", "theirs")
     migrate.fit(source_folder, "tfidf:24", kind="theirs", sample=100).save(tmp_path / "stitch")
     stitch = load_stitch(tmp_path / "stitch").stitch
     assert isinstance(stitch, Ridge) and stitch.kind == "theirs"
-    with pytest.raises(UsageError, match=r"unknown stitch 'their'; choose one of auto, .*, theirs, "):
+    with pytest.raises(UsageError, match=r"'their'.* auto, .*, theirs, "):
         new_stitch("their")
     with pytest.raises(UsageError, match="unknown stitch 'theirs:1'"):
         new_stitch("theirs:1")
@@ -46,7 +47,7 @@ def test_specs_name_stitches_and_their_options(spec, kind, option):
     ["", "auto", "random", "Ridge", "ridge:1", "ridge:3", "adjoint:", "adjoint:ols"],
 )
 def test_what_is_no_stitch_is_refused_by_name(spec):
-    with pytest.raises(UsageError, match=r"unknown stitch .*; choose one of auto, identity,.* ridge\+text, ") as caught:
+    with pytest.raises(UsageError, match=r" auto, identity,.* ridge\+text, ") as caught:
         new_stitch(spec)
     assert repr(spec) in str(caught.value)
 
@@ -60,7 +61,7 @@ BROKEN = "import nowhere_to_be_found"
 
 def test_a_plugin_that_cannot_be_loaded_does_not_hide_what_else_there_is(install):
     install("broken_plugin", BROKEN, "stitches", "broken")
-    with pytest.raises(UsageError, match=r"unknown stitch 'rigde'; choose one of auto, identity, .*broken"):
+    with pytest.raises(UsageError, match=r"'rigde'.* identity, .*broken"):
         new_stitch("rigde")
     with pytest.raises(UsageError, match="cannot provide broken"):
         new_stitch("broken")

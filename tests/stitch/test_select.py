@@ -111,6 +111,7 @@ def test_of_candidates_that_do_not_differ_the_one_that_reads_texts_or_the_cheape
     assert select._pick([judged(*first), judged(*second)]).row.stitch == chosen
 
 
+@pytest.mark.slow
 def test_candidates_within_the_noise_are_judged_on_a_second_division_too():
     x, y = make_pairs()
     near = select_stitch(Pairing(x, y), specs=["ridge+near", "ridge", "mean"])
@@ -120,6 +121,7 @@ def test_candidates_within_the_noise_are_judged_on_a_second_division_too():
     assert clear.choice == Clarity(5, 5)
 
 
+@pytest.mark.slow
 def test_parts_of_a_large_sample_that_ask_nothing_do_not_count():
     choice = select_stitch(Pairing(*make_pairs(2_000, 5, 4)), specs=["ridge", "mean"]).choice
     assert choice.best_in == choice.splits == 3

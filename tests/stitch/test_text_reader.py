@@ -58,6 +58,7 @@ def test_frequencies_are_those_of_scikit_learn(texts, n):
         np.testing.assert_allclose(reader.term_idf, smooth_idf(counts), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_piece_frequencies_are_those_of_scikit_learn(reader, texts, table):
     tokenizer = Tokenizer.from_str(table.tokenizer)
     found = CountVectorizer(analyzer=lambda text: tokenizer.encode(text, add_special_tokens=False).ids).fit(texts)

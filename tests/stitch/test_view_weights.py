@@ -88,6 +88,7 @@ def test_the_last_view_is_not_left_out():
     assert found.weights["noise"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "noise", "expected"),
     [(4, (0.5, 1), 0.45), (2, (0.3, 1.5), 0.3), (1, (0.5, 2), 0.15), (0.6, (0.3, 1.5), 0)],

@@ -32,6 +32,9 @@ from migrate.vectors import Document
 
 # Arbitrary: without a limit a file with no line end would be read into memory whole.
 _LONGEST_LINE: Final = 1 << 28
+_AHEAD: Final = 1 << 16
+"""Bytes that are read at once where documents are asked for one after another."""
+
 _COLUMNS: Final = 4
 """What is kept of each document, see `DocsScan.places`."""
 
@@ -44,12 +47,16 @@ def _parse(content: bytes, path: Path, number: int) -> tuple[Document, int | Non
         fields = as_table(parse_json(content))
     except MalformedError as error:
         raise bad_line(path, number, f"not a JSON object ({error})") from error
-    doc_id, text, metadata, label = map(fields.get, ("id", "text", "metadata", "faiss_id"))
+    get = fields.get
+    doc_id = get("id")
+    text = get("text")
+    metadata = get("metadata")
+    label = get("faiss_id")
     if not isinstance(doc_id, str):
         raise bad_line(path, number, f'the "id" is {shown_type(doc_id)}, not text')
-    if not isinstance(text, str | None):
+    if text is not None and not isinstance(text, str):
         raise bad_line(path, number, f'the "text" is {shown_type(text)}, not text')
-    if not isinstance(metadata, dict | None):
+    if metadata is not None and not isinstance(metadata, dict):
         raise bad_line(path, number, f'the "metadata" are {shown_type(metadata)}, not an object')
     return Document(doc_id, text or "", metadata or {}), label if type(label) is int else None, text is not None
 
@@ -186,9 +193,17 @@ class JsonlDocuments(DocumentSource):
         scan = self._scan
         with read_errors(self._path), open_file(self._path, buffering=0) as file:
             scan.stamp.check(file.fileno())
+            descriptor = (self._written or file).fileno()
+            block = b""
+            start = 0
             for position in positions.tolist():
                 offset, size, number, _ = scan.places[position].tolist()
-                line = os.pread((self._written or file).fileno(), size, offset)
+                end = start + len(block)
+                if not start <= offset <= end - size:
+                    is_next = start <= offset <= end
+                    block = os.pread(descriptor, max(size, _AHEAD) if is_next else size, offset)
+                    start = offset
+                line = block[offset - start : offset - start + size]
                 if len(line) < size:
                     raise malformed(self._path, f"line {number} was cut meanwhile", "run the same command again")
                 yield _parse(line, self._path, number)[0]

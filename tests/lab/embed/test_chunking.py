@@ -64,9 +64,12 @@ TEXTS = {
 }
 
 
+# All sizes for one who counts, and all who count for one size
 @pytest.mark.parametrize("kind", TEXTS)
-@pytest.mark.parametrize(("chunk_tokens", "chunk_overlap"), [(256, 25), (40, 0), (20, 19)])
-@pytest.mark.parametrize("count", [words, letters, whole_more, whole_less])
+@pytest.mark.parametrize(
+    ("chunk_tokens", "chunk_overlap", "count"),
+    [(256, 25, words), (20, 19, words), *((40, 0, count) for count in (words, letters, whole_more, whole_less))],
+)
 def test_offsets_are_true_and_ids_unique_and_parents_named(kind, chunk_tokens, chunk_overlap, count):
     text = TEXTS[kind]
     chunks = chunks_of(text, chunk_tokens=chunk_tokens, chunk_overlap=chunk_overlap, count_tokens=count)

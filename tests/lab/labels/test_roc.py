@@ -42,6 +42,7 @@ def test_the_bounds_are_as_wide_as_the_bootstrap_says(scored):
     assert both.estimate - both.lower == pytest.approx(norm.ppf(0.95) * lead, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_lower_bound_is_crossed_in_about_one_of_twenty():
     rng, truth, crossed = np.random.default_rng(2), norm.cdf(1 / np.sqrt(2)), 0
     for _ in range(1_000):

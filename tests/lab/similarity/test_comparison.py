@@ -52,6 +52,7 @@ def test_matrices_stand_the_right_way_round(found):
     assert identity[0][2] is None and identity[1][0] is not None, "there is no figure where dimensions differ"
 
 
+@pytest.mark.slow
 def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     found = compare(*stores, seed=1, kind=["ridge", "ols", "ridge"])
     assert found.specs == ("ridge", "ols")
@@ -63,6 +64,7 @@ def test_the_penalty_above_self_is_that_of_the_target_less(stores):
     assert found.own_stitches[2] == found.stitches["ridge"][2, 2]
 
 
+@pytest.mark.slow
 def test_tables_of_pandas_have_a_column_for_each_stitch(stores):
     frame = compare(*stores, kind=["ridge", "ols"]).to_pandas()
     assert {"cka", "r2", "r2 ols", "r2_mean"} <= set(frame.columns) and "r2_mean ols" not in frame.columns

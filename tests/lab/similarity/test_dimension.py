@@ -26,8 +26,8 @@ def test_estimates_are_those_of_scikit_dimension():
         warnings.simplefilter("ignore")
         skdim = pytest.importorskip("skdim")
     rng = np.random.default_rng(0)
-    of_two = np.pad(rng.normal(size=(250, 2)), ((0, 0), (0, 6)))
-    of_six = np.pad(rng.normal(size=(250, 6)), ((0, 0), (2, 0))) + 20
+    of_two = np.pad(rng.normal(size=(100, 2)), ((0, 0), (0, 6)))
+    of_six = np.pad(rng.normal(size=(100, 6)), ((0, 0), (2, 0))) + 20
     vectors = np.vstack([of_two, of_six]).astype(np.float32)
     found = local_dimensions(find_nearest(vectors, 20))
     model = skdim.id.MLE(unbiased=True).fit(vectors.astype(float), n_neighbors=20, comb="mle")

@@ -28,6 +28,7 @@ def data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_models_and_sets_become_one_page(data, monkeypatch, capsys):
     page = data / "page.html"
     monkeypatch.setattr(sys, "argv", ["lead.py", str(data), "--html", str(page), "--stitch", "ridge", "ols"])

@@ -114,6 +114,7 @@ def test_ols_is_that_of_scikit_learn():
     assert found.spec == "ols"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_training")
 def test_a_network_has_the_spectra_of_its_layers_and_its_loss_curve():
     x, y = make(n=120)
