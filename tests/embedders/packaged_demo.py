@@ -26,10 +26,10 @@ class OfDemo(WrappedEmbedder):
 
 
 def cache_packaged(demo, cache):
-    """What the packaged model makes of the demo's documents is in the cache of the commands that come next.
+    """What the packaged model makes of the demo's documents is in the cache of what comes next.
 
-    They print the same as if they embedded it themselves, which takes longer than all other commands together; what
-    they embed again, to prove that the model is that of the cache, is real.
+    That prints the same as if it embedded them itself, which takes longer than all else; what is embedded again, to
+    prove that the model is that of the cache, is real.
     """
     store = open_store(demo / "source")
     documents = list(store.documents(np.arange(store.info.count)))
