@@ -718,7 +718,7 @@ def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
 
 
 @lru_cache(maxsize=_MOST_CLIENTS)
-def _server_client(url: str, key: str | None, process: int) -> Any:
+def _server_client(url: str, key: str | None, _process: int) -> Any:
     """Return the client of a server, of which each process has its own, as it does not live through a fork."""
     module = import_client("qdrant_client", "qdrant")
     # compatibility is a request to the server, and a warning where that is not answered
