@@ -72,8 +72,8 @@ def test_a_live_switch(run_example, tmp_path):
 
 def test_a_live_vector_store_of_langchain(run_example, tmp_path):
     lines = run_example("live_langchain.py", tmp_path / "out").splitlines()
-    assert re.fullmatch(r"Why .* over\? bicycle, bicycle, bicycle; \d+ of those .*", lines[0])
-    assert re.fullmatch(r"How .* tea\? tea, tea, tea; \d+ of those .*", lines[1])
+    assert re.match(r"Why .*\? bicycle, bicycle, bicycle; \d+ of ", lines[0])
+    assert re.match(r"How .*\? tea, tea, tea; \d+ of ", lines[1])
     assert len(lines) == 3
 
 

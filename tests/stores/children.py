@@ -15,6 +15,7 @@ from dying import STATUS, die_at
 IMPORTED = (
     "migrate.cli.main",
     "migrate.cli.translate",
+    "migrate.databases",
     "migrate.steps.fit.job",
     "migrate.live.langchain",
     "migrate.live.worker",
@@ -34,6 +35,7 @@ IMPORTED = (
     "s3fs",
     "scipy.sparse",
     "sentence_transformers",
+    "sklearn.cluster",
     "sklearn.decomposition",
 )
 DEADLINE_S = 200
