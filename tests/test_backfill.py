@@ -125,7 +125,7 @@ def test_a_cache_that_grew_since_a_run_was_killed_is_told(translated, embedder, 
 
 def test_the_cache_of_another_model_is_refused(translated, tmp_path):
     other = CachedEmbedder(Other(), tmp_path / "cache.sqlite")
-    with pytest.raises(StoreError, match=r"own model: in the manifest the model is 'hashed', .* named 'other'"):
+    with pytest.raises(StoreError, match=r"'hashed', .* named 'other'"):
         backfill_store(translated, other, tmp_path / "new")
 
 
@@ -133,7 +133,7 @@ def test_a_cache_of_the_model_as_it_is_now_is_refused_where_the_store_has_vector
     documents = list(translated.documents())
     later, same = (CachedEmbedder(BehindAnApi(drift), tmp_path / f"{drift}.sqlite") for drift in ("later", ""))
     later.embed_documents(documents[:100])
-    with pytest.raises(VectorError, match=r"calls vectors true that hashed does not give .* has changed"):
+    with pytest.raises(VectorError, match=r"true that hashed does not give .* changed"):
         backfill_store(translated, later, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     same.embed_documents(documents[:100])

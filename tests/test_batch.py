@@ -186,7 +186,7 @@ def test_a_bad_row_of_arrow_is_named(value, fitted, table):
     lists = pa.array(without(table, 7, "vector", value)["vector"], pa.list_(pa.float32()))
     with pytest.raises(VectorError, match=rf"document '{table['id'][7]}' has no vector of 32 numbers"):
         migrate.batch(fitted)(table.set_column(1, "vector", lists))
-    with pytest.raises(VectorError, match="has no vector of 32 numbers in column 'text'; remove it, or name another"):
+    with pytest.raises(VectorError, match="no vector of 32 numbers in column 'text'"):
         migrate.batch(fitted, vectors="text")(table)
 
 
@@ -239,7 +239,7 @@ def test_columns_of_different_lengths_are_refused(ids, vectors, texts, column, c
 @pytest.mark.parametrize(("column", "value"), [("id", "a"), ("text", np.array("x")), ("id", 7), ("vector", None)])
 def test_a_column_that_is_a_single_value_is_refused(column, value, reading):
     batch = {"id": ["a"], "vector": [ROW], "text": ["x"], column: value}
-    with pytest.raises(InputError, match=f"column '{column}' holds .*, and has to hold a value for each document"):
+    with pytest.raises(InputError, match=f"column '{column}' holds "):
         migrate.batch(reading)(batch)
 
 
@@ -255,7 +255,7 @@ def test_a_stitch_that_no_engine_can_run_is_refused(old, reading, fitted):
     with pytest.raises(StitchError, match="maps new queries into the old space"):
         migrate.batch(fit(old, direction="query"))
     reader = dataclasses.replace(reading.reader, models={"tfidf:8": load_embedder("tfidf:8")})
-    with pytest.raises(StitchError, match="reads texts by tfidf:8, which every process would load"):
+    with pytest.raises(StitchError, match="reads texts by tfidf:8"):
         migrate.batch(dataclasses.replace(reading, reader=reader))
     with pytest.raises(StitchError, match="reads texts, but the store has none; fit it again"):
         migrate.batch(dataclasses.replace(reading, fallback=None), texts=None)
@@ -336,9 +336,7 @@ def changed(table, row, column, value):
 
 def test_vectors_that_are_not_of_the_documents_of_the_store_are_refused(finish, fitted, table):
     done = migrate.batch(fitted)(table)
-    with pytest.raises(
-        StoreError, match=f"no vector for 2 of the 150 documents of .*, such as '{table['id'][0]}'; let"
-    ):
+    with pytest.raises(StoreError, match=f"2 of the 150 documents of .* '{table['id'][0]}'"):
         finish(done.slice(2))
 
 
@@ -356,7 +354,7 @@ def test_a_document_with_two_vectors_is_refused(finish, fitted, table):
 
 
 def test_the_old_vectors_are_refused_in_the_place_of_the_new(finish, table):
-    with pytest.raises(StoreError, match="the vectors have dimension 32, and the stitch makes 24"):
+    with pytest.raises(StoreError, match=r"dimension 32, .* 24"):
         finish(table.replace_schema_metadata(None))
 
 
@@ -368,7 +366,7 @@ def test_vectors_without_confidence_are_refused(finish, fitted, table):
 def test_vectors_of_another_stitch_are_refused(finish, old, table):
     """Even where both have the true vectors of the same documents."""
     other = migrate.batch(fit(old, kind="procrustes"))(table)
-    with pytest.raises(StitchError, match=r"is not what this stitch makes of .*old; let the engine write them again"):
+    with pytest.raises(StitchError, match=r"not what this stitch makes of .*old"):
         finish(other)
 
 
@@ -491,9 +489,9 @@ def test_a_finish_that_broke_off_goes_on_with_the_same_vectors_alone(source_fold
     with pytest.raises(KeyboardInterrupt):
         translate.finish(source_folder, made, tmp_path / "new", progress=stop)
     assert not (tmp_path / "new").exists()
-    with pytest.raises(UsageError, match=r"begun with other values of vectors; .* `restart=True`"):
+    with pytest.raises(UsageError, match=r"other values of vectors; .* `restart=True`"):
         translate.finish(source_folder, again, tmp_path / "new")
-    with pytest.raises(UsageError, match=r"begun with other values of compared; .* `restart=True`"):
+    with pytest.raises(UsageError, match=r"other values of compared; .* `restart=True`"):
         translate.finish(source_folder, made, tmp_path / "new", compared=1)
     done.clear()
     translate.finish(source_folder, made, tmp_path / "new", progress=lambda _stage, rows, _total: done.append(rows))

@@ -17,6 +17,8 @@ from migrate.embedders import load_embedder
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+MOVED = '(folder / "demo" / "source").rename(folder / "old")'
+"""The line of the notebook after which the demo's folder is no longer whole."""
 LIBRARY = EXAMPLES.parent / "docs" / "library.md"
 
 
@@ -70,8 +72,8 @@ def test_a_live_switch(run_example, tmp_path):
 
 def test_a_live_vector_store_of_langchain(run_example, tmp_path):
     lines = run_example("live_langchain.py", tmp_path / "out").splitlines()
-    assert re.fullmatch(r"Why .* over\? bicycle, bicycle, bicycle; \d+ of those .*", lines[0])
-    assert re.fullmatch(r"How .* tea\? tea, tea, tea; \d+ of those .*", lines[1])
+    assert re.match(r"Why .*\? bicycle, bicycle, bicycle; \d+ of ", lines[0])
+    assert re.match(r"How .*\? tea, tea, tea; \d+ of ", lines[1])
     assert len(lines) == 3
 
 
@@ -87,8 +89,13 @@ def test_the_notebook_runs_and_shows_its_results(tmp_path):
     pytest.importorskip("ipykernel")
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "strip the outputs: figures get old"
+    seeded = "from packaged_demo import cache_packaged; cache_packaged(demo, demo / 'embeddings.sqlite')"
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert MOVED in first.source
+    first.source = first.source.replace(MOVED, f"demo = folder / 'demo'; {seeded}\n{MOVED}")
     client = nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": tmp_path}})
-    client.execute(env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")})
+    paths = os.pathsep.join([str(Path(__file__).parent / "embedders"), os.environ.get("PYTHONPATH", "")])
+    client.execute(env={**os.environ, "PYTHONPATH": paths, "IPYTHONDIR": str(tmp_path / "ipython")})
     results = [
         (cell.source, output.data)
         for cell in notebook.cells

@@ -3,6 +3,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -102,7 +103,7 @@ def test_a_mount_point_is_not_replaced(mount, tmp_path):
     (tmp_path / "link").symlink_to(place)
     assert mounts_in(place) == mounts_in(tmp_path / "link") == [place, place / "in it"]
     assert mounts_in(place / "file") == []
-    with pytest.raises(UsageError, match=r"of two words: this is a mount point, .*choose another output"):
+    with pytest.raises(UsageError, match=r"of two words: .* mount point"):
         refuse_output(place, force=True)
     refuse_output(tmp_path / "link", force=True)
     refuse_output(place / "file", force=True)
@@ -436,7 +437,7 @@ def test_a_lock_needs_a_name(name, tmp_path, monkeypatch):
 def test_a_lock_is_not_followed_anywhere(tmp_path):
     (tmp_path / ".out.lock").symlink_to(tmp_path / "elsewhere")
     with (
-        pytest.raises(OutputError, match="it is a link, which could lead anywhere; remove the link"),
+        pytest.raises(OutputError, match="is a link"),
         output_lock(tmp_path / "out"),
     ):
         pass
@@ -445,7 +446,7 @@ def test_a_lock_is_not_followed_anywhere(tmp_path):
 
 def test_room_is_asked_of_the_disk(tmp_path):
     require_room(tmp_path / "new", 1)
-    with pytest.raises(OutputError, match=r"it needs 1152921504606846976 bytes, but only \d+ are free"):
+    with pytest.raises(OutputError, match=r"1152921504606846976 bytes, but only \d+"):
         require_room(tmp_path / "new", 1 << 60)
 
 
@@ -482,7 +483,7 @@ READERS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_what_never_ends_is_not_read(reader, kind, tmp_path):
     endless(kind, tmp_path / "x")
-    with pytest.raises(InputError, match=r"/x: this is a pipe, a socket or a device; give a file or a folder$"):
+    with pytest.raises(InputError, match="/x: this is a pipe"):
         READERS[reader](tmp_path / "x")
     assert names(tmp_path) == ["x"]
 
@@ -532,13 +533,9 @@ def test_as_many_files_may_be_open_as_are_needed_and_the_system_allows():
         "except UsageError as error: print(error)\n"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == [
-        "(256, 1000)",
-        "(600, 1000)",
-        "(1000, 1000)",
-        "it: 2,000 files have to be open at once, and this system allows 1,000; raise that with `ulimit -n`, or write "
-        "a narrower pattern",
-    ]
+    *limits, refusal = printed.splitlines()
+    assert limits == ["(256, 1000)", "(600, 1000)", "(1000, 1000)"]
+    assert re.match("it: 2,000 .* 1,000; .*`ulimit -n`", refusal)
 
 
 def test_what_says_that_all_is_done_goes_when_the_command_has_ended_but_not_when_it_is_interrupted():

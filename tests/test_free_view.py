@@ -103,9 +103,7 @@ def test_a_large_store_is_told_what_it_would_add(store, load, fitted, monkeypatc
     assert not large.reader.models
     assert large.selection.tried.minutes > 0
     (said,) = sentences_of_trial(large)
-    assert re.search(
-        rf"embedding 150 documents with it takes about \S+ \w+ here; .*name it by --view {FREE_VIEW}$", said
-    )
+    assert re.search(rf"150 documents .* about \S+ \w+ here; .*--view {FREE_VIEW}$", said)
 
 
 def test_it_is_left_out_where_it_does_not_help(store, monkeypatch, tmp_path):
@@ -161,7 +159,7 @@ def test_a_target_in_disguise_is_named_and_not_run_on_every_text(store, same, tm
     fitted.save(tmp_path / "stitch")
     assert load_stitch(tmp_path / "stitch").selection.tried == fitted.selection.tried
     said = choice_sentence(fitted.selection)
-    assert f"gives the target's own vectors, so that `reembed --target {FREE_VIEW}` is the whole move" in said
+    assert f"`reembed --target {FREE_VIEW}`" in said
     assert sentences_of_trial(fitted) == []
 
 

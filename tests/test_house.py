@@ -202,12 +202,14 @@ def test_no_attribute_of_an_audit_does_work_once_it_is_read():
         if isinstance(node, ast.Name | ast.alias)
         and "cached_property" in (getattr(node, "id", ""), getattr(node, "name", ""))
     }
-    assert not lazy, "what is opened, paid for or refused has a function, and its result is a value of a record"
+    # What is opened, paid for or refused has a function, and its result is a value of a record
+    assert not lazy
 
 
 def test_a_driver_knows_of_no_pace():
     paced = {path.stem for path in (PACKAGE / "databases").rglob("*.py") if "migrate.pace" in dict(imports(path))}
-    assert paced == {"store", "fields", "ordered_rows"}, "a rest is in the loops over pages, which drivers do not see"
+    # A rest is in the loops over pages, which drivers do not see
+    assert paced == {"store", "fields", "ordered_rows"}
 
 
 def test_databases_are_known_to_the_core_by_the_registry_alone():

@@ -58,7 +58,7 @@ def test_a_manifest_knows_its_own_content(details, tmp_path):
     for before, after in (('"seed": 11', '"seed": 12'), ('"pairs": 3', '"pairs": 3.5'), ('sha256": "', 'sha256": "0')):
         assert content.count(before) == 1
         path.write_text(content.replace(before, after))
-        with pytest.raises(ManifestError, match=r"its own SHA-256 \(\w+\.\.\., now \w+\.\.\.\); .* the stitch again"):
+        with pytest.raises(ManifestError, match=r"own SHA-256 \(\w+\.\.\., now \w+\.\.\.\)"):
             read_manifest(tmp_path, "stitch")
 
 

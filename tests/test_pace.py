@@ -43,7 +43,8 @@ def test_each_piece_of_work_is_rested_for_before_the_next(clock):
     with keep_pace(0.25):
         for seconds in with_rests([1.0, 3.0, 0.5]):
             now[0] += seconds
-    assert rests == [3.0, 9.0, 1.5], "three times as long, so that a quarter of the time is work"
+    # Three times as long, so that a quarter of the time is work
+    assert rests == [3.0, 9.0, 1.5]
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])

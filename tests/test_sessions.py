@@ -5,11 +5,11 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from children import call_in_child, type_command
+from packaged_demo import cache_packaged
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]
@@ -87,10 +87,9 @@ def terminal(tmp_path):
             output = tmp_path / "output"
             output.unlink(missing_ok=True)
             call_in_child(type_command, arguments, tmp_path, environment, output)
-            if (embedded := tmp_path / "demo" / "embeddings.sqlite").exists():
-                # The next command embeds the same texts by the same model, and prints the same where it need not.
-                (tmp_path / "cache" / "lead-migrate").mkdir(parents=True, exist_ok=True)
-                shutil.copy(embedded, tmp_path / "cache" / "lead-migrate")
+            if "--hard" in arguments:
+                cache = tmp_path / "cache" / "lead-migrate" / "embeddings.sqlite"
+                call_in_child(cache_packaged, tmp_path / "hard", cache)
             printed[command] = [line for line in output.read_text("utf-8").splitlines() if not PROGRESS.fullmatch(line)]
         return printed[command]
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import pickle
 import re
 import sqlite3
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -59,6 +61,8 @@ _SAMPLE: Final = 64
 """Points that are looked at for where the texts are, and for the length of vectors."""
 _TIMEOUT_S: Final = 60
 """Seconds for an answer of the server; the client gives up after 5, which a request of 4 MiB may take."""
+_MOST_CLIENTS: Final = 8
+"""Clients of servers that are kept: a new one reads certificates and copies schemas for 80 ms, and is needed often."""
 _MOST_EF: Final = 4_096
 """Candidates of the graph that are tried at most, unless the collection was built with more."""
 _COSINE_ROUNDING: Final = 1e-6
@@ -90,13 +94,9 @@ class QdrantDriver(AliasDriver):
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or QDRANT_API_KEY."""
-        module = import_client("qdrant_client", "qdrant")
         key = self.secret("QDRANT_API_KEY")
         try:
-            # compatibility is a request to the server, and a warning where that is not answered
-            return quiet(
-                module.QdrantClient, url=self.address.place, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False
-            )
+            return _server_client(self.address.place, key, os.getpid())
         except Exception as error:
             message = f"this is not the URL of a server ({scrub(str(error))})"
             raise UsageError(f"{self.location}: {message}; correct it") from error
@@ -715,6 +715,14 @@ def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call(*arguments, **options)
+
+
+@lru_cache(maxsize=_MOST_CLIENTS)
+def _server_client(url: str, key: str | None, _process: int) -> Any:
+    """Return the client of a server, of which each process has its own, as it does not live through a fork."""
+    module = import_client("qdrant_client", "qdrant")
+    # compatibility is a request to the server, and a warning where that is not answered
+    return quiet(module.QdrantClient, url=url, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False)
 
 
 def _wait_for_no_disk(client: Any, name: str) -> None:

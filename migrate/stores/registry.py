@@ -10,9 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -82,16 +82,17 @@ class CollectionKind(WritableKind, Protocol):
 
 
 _FAISS: Final = FaissKind()
+_FILE_KINDS: Final[tuple[StoreKind, ...]] = (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), RecordFileKind())
 _DATABASES: Final = "migrate.databases"
 """The room of the databases, loaded by this name alone; `KINDS` are its kinds."""
 
 
-@cache
-def built_in_kinds() -> tuple[StoreKind, ...]:
-    """Return the kinds of this package, in the order in which they are asked whether a path is theirs."""
-    # By its name, as the databases are built on this room: an import of theirs here would close a circle.
-    databases: tuple[StoreKind, ...] = import_module(_DATABASES).KINDS
-    return (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), RecordFileKind(), *databases)
+def built_in_kinds() -> Iterator[StoreKind]:
+    """Yield the kinds of this package, in the order in which they are asked whether a path is theirs."""
+    yield from _FILE_KINDS
+    # No sooner than they are asked for, as they take 50 ms to load; and by the name of the room, as the databases are
+    # built on this room: an import of theirs here would close a circle.
+    yield from import_module(_DATABASES).KINDS
 
 
 def open_store(location: Path | str, *, verify: bool = False) -> Store:
@@ -231,10 +232,9 @@ def _open(location: str) -> Store:
     if not exists and "*" in path.name and _is_place(path.parent):
         raise means_several(location)
     _refuse_written_as_one(path)
+    kinds = built_in_kinds()
     if exists and not _recognised(path):
-        kinds = (*built_in_kinds(), *map(_load, _installed()))
-    else:
-        kinds = built_in_kinds()
+        kinds = chain(kinds, map(_load, _installed()))
     # what stands behind a # comes with any kind
     if exists:
         root = path

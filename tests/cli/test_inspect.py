@@ -169,12 +169,13 @@ def test_a_damaged_stitch_is_one_line(stitches, inspect):
 
 
 @pytest.mark.slow
-def test_a_store_is_inspected_without_stitches_and_checks(source_folder):
+def test_a_store_is_inspected_without_stitches_checks_and_databases(source_folder):
     code = f"""
 import sys
 from migrate.cli.main import run
 assert run(["inspect", {str(source_folder)!r}]) == 0
-print([name for name in ("migrate.check", "migrate.stitch.registry", "migrate.selection") if name in sys.modules])
+rooms = ("migrate.check", "migrate.databases", "migrate.stitch.registry", "migrate.selection")
+print([name for name in rooms if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")

@@ -49,7 +49,7 @@ class _Gemini(_Handler):
 
     def read_request(self) -> Request:
         requests = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["requests"]
-        assert "Authorization" not in self.headers, "a key is no token of OAuth, and the API refuses it"
+        assert "Authorization" not in self.headers, "a key is no token of OAuth"
         (model,) = {one["model"] for one in requests}
         assert re.fullmatch(rf"/v1/{model}:batchEmbedContents", self.path)
         ((task, dim),) = {(one.get("taskType"), one.get("outputDimensionality")) for one in requests}

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -90,11 +91,11 @@ def test_vectors_of_the_model_that_the_server_had_before_are_not_mixed_with_new_
     embedders = [CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url), path) for _ in range(3)]
     embedders[0].embed_documents(documents("a", "b"))
     server.faults += [fake.SHORTER] * 9
-    with pytest.raises(RemoteError, match=r"dimension 7, not 8 \(as .*cache.sqlite has\); --cache none or another"):
+    with pytest.raises(RemoteError, match=r"dimension 7, not 8 .*cache\.sqlite.* --cache"):
         embedders[1].embed_documents(documents("a", "c"))
     assert len(server.requests) == 2
     embedders[2].embed_documents(documents("c"))
-    with pytest.raises(InputError, match="the dimensions 7 and 8: the server changed its model in between"):
+    with pytest.raises(InputError, match="dimensions 7 and 8"):
         embedders[2].embed_documents(documents("a", "c", "d"))
     assert len(server.requests) == 3
 
@@ -322,11 +323,11 @@ def test_a_new_cache_is_for_its_user_alone(umask, path):
 def test_a_cache_that_all_may_write_to_is_not_believed(path):
     with CacheFile(path):
         path.chmod(0o646)
-    with pytest.raises(InputError, match="may be written to by everyone; remove that permission"):
+    with pytest.raises(InputError, match=re.escape(str(path))):
         CacheFile(path).__enter__()
     path.chmod(0o664)
     path.parent.chmod(0o757)
-    with pytest.raises(InputError, match="is in a folder that everyone may write to; remove that permission"):
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}.* folder"):
         CacheFile(path).__enter__()
     path.parent.chmod(0o1777)
     with CacheFile(path):
@@ -337,5 +338,5 @@ def test_a_cache_that_all_may_write_to_is_not_believed(path):
 def test_a_cache_of_another_user_is_not_believed(path):
     with CacheFile(path):
         os.chown(path, 12_345, 12_345)
-    with pytest.raises(InputError, match="the embedding cache belongs to another user; choose another path"):
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}.* another user"):
         CacheFile(path).__enter__()

@@ -78,7 +78,7 @@ def test_a_wrong_answer_is_an_error_in_one_line(change, error, message, models, 
 def test_a_declared_dimension_saves_the_probe_and_is_held_against_vectors(models, documents):
     embedder = load_embedder(MAKE, dimensions=12)
     assert embedder.profile.dim == 12
-    with pytest.raises(VectorError, match="its vectors have dimension 24, not 12; leave out dimensions=12"):
+    with pytest.raises(VectorError, match=r"dimension 24, not 12; .*dimensions=12"):
         embedder.embed_documents(documents("a"))
 
 
@@ -113,10 +113,7 @@ def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, 
     assert f"--target {MAKE}" in capsys.readouterr().err
     judged = ["audit", str(new), "--reference", "build", "--judged", str(beir), *cache]
     assert run(judged) == 2
-    assert (
-        "whose code does not run just because a file names it; if you trust it, add --target langchain:"
-        in capsys.readouterr().err
-    )
+    assert "--target langchain:" in capsys.readouterr().err
     assert run([*judged, "--target", MAKE, "--price", "10"]) in (0, 1, 3)
     assert "not known if" not in capsys.readouterr().err
 
@@ -124,7 +121,7 @@ def test_a_store_moves_to_a_langchain_model_and_is_audited(source_folder, beir, 
 def test_a_stitch_does_not_read_texts_by_code_that_a_file_names(source_folder, models, tmp_path, capsys):
     fit = ["fit", str(source_folder), "--target", "tfidf:8", "-o", str(tmp_path / "s"), "--cache", "none"]
     assert run([*fit, "--kind", "ridge+text", "--view", MAKE]) == 2
-    assert "names code to run, and a stitch loads its views by itself; choose another kind" in capsys.readouterr().err
+    assert f"--view {MAKE}" in capsys.readouterr().err
 
 
 def test_document_ids_are_in_messages_of_texts_that_nothing_embeds(models):

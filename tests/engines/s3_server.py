@@ -6,17 +6,33 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
 BUCKET = "bucket"
 
 
+START_S = 120
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Wait until the server takes connections."""
+    end = time.monotonic() + START_S
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        assert server.poll() is None and time.monotonic() < end, "the S3 server does not start"
+        time.sleep(0.02)
+
+
 @contextmanager
 def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     """An S3 server with a bucket, and the variables that lead to it."""
+    import s3fs
+
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -29,10 +45,9 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     try:
-        make = f"import time, s3fs\nfor _ in range(100):\n try: s3fs.S3FileSystem().mkdir('{BUCKET}'); break\n"
-        make += " except Exception: time.sleep(0.2)\nelse: raise SystemExit('no S3 server')"
-        subprocess.run([sys.executable, "-c", make], check=True, env=os.environ | variables)
+        wait_for(port, server)
         with patch.dict(os.environ, variables):
+            s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)
             yield variables
     finally:
         server.kill()

@@ -591,7 +591,7 @@ class Sequences(RuleBasedStateMachine):
             np.abs(vectors - self.world.new_vectors(texts, version)).max()
             for version in range(1, self.world.version + 1)
         ]
-        assert min(errors) < 1e-3, f"{name}: vectors that are called true are of no version of the model: {errors}"
+        assert min(errors) < 1e-3, f"{name}: what it calls true is of no version: {errors}"
 
 
 @pytest.mark.parametrize(

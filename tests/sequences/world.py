@@ -18,7 +18,7 @@ from migrate.stores.all_true import is_all_true
 from migrate.stores.confidence import stored_confidence
 from migrate.vectors import Document, Query
 
-COUNT, QUERIES, DEPTH = 160, 150, 10
+COUNT, QUERIES, DEPTH = 160, 100, 10
 VOCABULARY = [f"word{number}" for number in range(70)]
 
 

@@ -36,6 +36,7 @@ IMPORTED = (
     "s3fs",
     "scipy.sparse",
     "sentence_transformers",
+    "sklearn.cluster",
     "sklearn.decomposition",
 )
 DEADLINE_S = 200

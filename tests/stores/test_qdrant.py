@@ -14,7 +14,9 @@ import pytest
 from database_tests import DatabaseTests, ServerTests, backwards, written
 from kinds import kind_class
 
+from migrate.databases.qdrant import QdrantDriver
 from migrate.errors import StoreError, UsageError
+from migrate.locations import Address
 from migrate.manifest import Manifest, ModelIdentity
 from migrate.steps.switch import forget, rollback, switch
 from migrate.stores import open_store
@@ -205,3 +207,14 @@ def test_a_collection_that_is_no_alias_cannot_be_switched(server):
     old, new = (f"qdrant:http://db.example:6333#{name}?id=key&text=text" for name in ("first", "second"))
     with pytest.raises(UsageError, match="only aliases of Qdrant"):
         switch(old, new, unproven=True)
+
+
+def test_stores_of_a_server_share_a_client(monkeypatch):
+    def connected(location):
+        return QdrantDriver(f"qdrant:{location}", Address.parse(location)).connect()
+
+    first = connected("http://127.0.0.1:1#first")
+    assert connected("http://127.0.0.1:1#second") is first
+    assert connected("http://127.0.0.1:2#first") is not first
+    monkeypatch.setenv("QDRANT_API_KEY", "another")
+    assert connected("http://127.0.0.1:1#first") is not first
