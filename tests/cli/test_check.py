@@ -85,7 +85,8 @@ def test_stamp_writes_once_and_check_believes_it(lead_migrate):
     written = Path(MANIFEST).read_bytes()
     assert lead_migrate("stamp store --model tfidf:32").out == text and Path(MANIFEST).read_bytes() == written
     assert "stamped already" in lead_migrate("stamp store --model tfidf:32 --trust", code=2).complaint
-    assert lead_migrate("stamp store --model tfidf:32 --force --trust --json").document["check"] is None
+    trusted = lead_migrate("stamp store --model tfidf:32 --force --trust --json")
+    assert trusted.document["check"] is None
     assert open_store("store").info.manifest.model.spec == "tfidf:32"
 
 
@@ -215,7 +216,8 @@ def test_the_fit_that_repairs_a_sheared_store_is_printed_and_runs(lead_migrate):
     assert few.document["retrieval"]["repair"] is None and few.next == "check sheared --model=tfidf:32 --sample 150"
     found = lead_migrate(few.next, code=1)
     assert "a stitch repairs most of it" in found.said
-    assert found.next == "fit sheared --target tfidf:32 --kind ridge -o sheared-stitch"
+    fit = "fit sheared --target tfidf:32 --kind ridge"
+    assert found.next == f"{fit} -o sheared-stitch"
     lead_migrate(found.next)
     lead_migrate("translate sheared sheared-stitch -o new")
     lead_migrate("check new --model tfidf:32 --full")

@@ -21,6 +21,7 @@ from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
+from migrate.plugins import installed
 from migrate.stores import open_store
 from migrate.stores.content import content_of
 
@@ -281,7 +282,7 @@ def test_bash_gets_a_completion_script_that_completes():
     def asked(**variables):
         return subprocess.run(TOOL, capture_output=True, text=True, check=True, env=os.environ | variables).stdout
 
-    assert "complete -o nosort -F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
+    assert "-F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
     typed = {"_LEAD_MIGRATE_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
     assert asked(**typed, COMP_WORDS="lead-migrate fit --ki") == "plain,--kind\n"
     assert asked(**typed, COMP_WORDS="lead-migrate fit my-") == "file,my-\n"  # bash looks for files
@@ -325,6 +326,18 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, serve
     assert len(set(served)) == 150 + 150, "every document and every query"
     assert len(served) < 150 + 150 + 50, "once, but for what proves the model"
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
+
+
+def test_what_packages_provide_is_read_once_for_a_path_and_anew_for_another(monkeypatch):
+    group = "lead_migrate.stores"
+    before = installed(group)
+    assert installed(group) is before
+    info = Path("more/tape-1.0.dist-info")
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tape\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\ntape = tape:KIND\n")
+    monkeypatch.syspath_prepend(Path("more").absolute())
+    assert installed(group).keys() == {*before, "tape"}
 
 
 def test_several_stitches_are_the_candidates_once_each(store, lead_migrate):
