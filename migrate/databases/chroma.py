@@ -74,6 +74,8 @@ _LABELS: Final = {
     "ef_search": "ef_search",
 }
 """Settings of an index, and what they are called in the details of a store."""
+_Ask = Callable[..., list[tuple[Any, ...]]]
+"""Called with a question in SQL and its values; returns the rows of the answer."""
 _PAGE: Final = 4_096
 """Records that are read at a time."""
 _PAGE_BYTES: Final = 64 << 20
@@ -306,53 +308,64 @@ class ChromaFolder:
         """Return a copy of the folder, which lies elsewhere."""
         return ChromaFolder(folder, self._location, self._tenant)
 
-    def _ask(self, question: str, *values: str) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _asking(self) -> Iterator[_Ask]:
+        """Yield what answers questions to the database, which is opened once for all of them."""
         with sqlite_database(self._folder / _DATABASE, self._location) as connection:
-            return connection.execute(question, values).fetchall()
+            yield lambda question, *values: connection.execute(question, values).fetchall()
 
     def names(self) -> list[str]:
         """Return the names of all collections, sorted."""
-        return sorted(name for (name,) in self._ask("SELECT name FROM collections"))
+        with self._asking() as ask:
+            return sorted(name for (name,) in ask("SELECT name FROM collections"))
 
     def identity(self, name: str) -> str | None:
         """Return the id of a collection; None if there is none."""
+        with self._asking() as ask:
+            return self._identity(ask, name)
+
+    def _identity(self, ask: _Ask, name: str) -> str | None:
         question = "SELECT id FROM collections WHERE name = ?"
         values = [name]
         # Chroma before 0.4.15 has no databases
-        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):
+        if ask("SELECT 1 FROM sqlite_master WHERE name = 'databases'"):
             question = (
                 "SELECT c.id FROM collections c JOIN databases d ON d.id = c.database_id "
                 "WHERE c.name = ? AND d.tenant_id = ? AND d.name = ?"
             )
             values += self._tenant.values()
-        return next((collection_id for (collection_id,) in self._ask(question, *values)), None)
+        return next((collection_id for (collection_id,) in ask(question, *values)), None)
 
     def version(self, name: str) -> list[Any] | None:
         """Return what changes with each write to a collection; None if there is none."""
-        collection = self.identity(name)
-        if collection is None:
-            return None
         # writes wait in a queue, which is cleared once they are applied
         pending = "SELECT max(seq_id) FROM embeddings_queue WHERE topic LIKE '%' || ?"
         # not the largest by SQLite, to which any blob is larger than any number
         applied = "SELECT m.seq_id FROM max_seq_id m JOIN segments s ON m.segment_id = s.id WHERE s.collection = ?"
-        rows = [*self._ask(pending, collection), *self._ask(applied, collection)]
-        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
         # a change of name or metadata is no write to the records
         metadata = "SELECT key, str_value, int_value, float_value FROM collection_metadata WHERE collection_id = ?"
-        names = self._ask("SELECT name FROM collections WHERE id = ?", collection)
-        return [collection, max(numbers, default=0), repr(names), sorted(map(repr, self._ask(metadata, collection)))]
+        with self._asking() as ask:
+            collection = self._identity(ask, name)
+            if collection is None:
+                return None
+            rows = [*ask(pending, collection), *ask(applied, collection)]
+            names = ask("SELECT name FROM collections WHERE id = ?", collection)
+            fields = ask(metadata, collection)
+        numbers = [_sequence_number(number) for (number,) in rows if number is not None]
+        return [collection, max(numbers, default=0), repr(names), sorted(map(repr, fields))]
 
     def segments(self, name: str) -> list[Path]:
         """Return the files of the segments of a collection."""
-        segments = self._ask("SELECT id FROM segments WHERE collection = ?", self.identity(name) or "")
+        with self._asking() as ask:
+            segments = ask("SELECT id FROM segments WHERE collection = ?", self._identity(ask, name) or "")
         return [path for (segment,) in segments for path in (self._folder / segment).rglob("*") if not path.is_dir()]
 
     def migrations(self) -> int:
         """Return how many changes of its tables the database has been through; 0 if it is new."""
         if not (self._folder / _DATABASE).exists():
             return 0
-        ((count,),) = self._ask("SELECT count(*) FROM migrations")
+        with self._asking() as ask:
+            ((count,),) = ask("SELECT count(*) FROM migrations")
         return int(count)
 
 

@@ -24,6 +24,15 @@ def _store(store):
     pass
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A store of so many documents that a sample of them and its proof are less; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("large") / "many"
+    documents = [Document(f"d{row}", f"text number {row} of {row % 97} and {row % 89}") for row in range(12_000)]
+    make_store(folder, documents, np.random.default_rng(0).normal(size=(12_000, 8)).astype(np.float32))
+    return folder
+
+
 @pytest.fixture
 def assessed(lead_migrate):
     return lambda line: lead_migrate(f"{line} --json").document
@@ -52,10 +61,8 @@ def test_plans_stand_side_by_side(assessed):
     assert plans["two-stage 50"]["quality"] is None
 
 
-def test_a_large_store_is_migrated_by_a_sample_and_its_proof(assessed):
-    documents = [Document(f"d{row}", f"text number {row} of {row % 97} and {row % 89}") for row in range(12_000)]
-    make_store(Path("many"), documents, np.random.default_rng(0).normal(size=(12_000, 8)).astype(np.float32))
-    found = assessed(f"assess many --target {SMALL}")
+def test_a_large_store_is_migrated_by_a_sample_and_its_proof(many, assessed):
+    found = assessed(f"assess {many} --target {SMALL}")
     plans = plans_of(found)
     assert [plan["documents"] for plan in plans.values()] == [12_000, 1_000 + 20 * 200, 12_000, 0]
     assert plans["migrate"]["tokens"] == pytest.approx(plans["full re-embed"]["tokens"] * 5 / 12, abs=1)
@@ -155,13 +162,11 @@ def test_a_model_that_costs_nothing_or_has_no_price_is_not_asked_about(server, l
 
 
 @pytest.mark.usefixtures("server")
-def test_assess_and_fit_agree_on_the_better_deal_without_a_price(lead_migrate):
-    documents = [Document(f"d{row}", f"text number {row} of {row % 97} and {row % 89}") for row in range(12_000)]
-    make_store(Path("many"), documents, np.random.default_rng(0).normal(size=(12_000, 8)).astype(np.float32))
-    found = lead_migrate(f"assess many --target {TINY}")
+def test_assess_and_fit_agree_on_the_better_deal_without_a_price(many, lead_migrate):
+    found = lead_migrate(f"assess {many} --target {TINY}")
     assert "the better deal is a migration" in found.said
-    assert found.next.startswith("run many --target")
-    assert "the better deal is the fit " in lead_migrate(f"fit many --target {TINY} --kind mean -o st").told
+    assert found.next.startswith(f"run {many} --target")
+    assert "the better deal is the fit " in lead_migrate(f"fit {many} --target {TINY} --kind mean -o st").told
 
 
 def test_a_rate_of_requests_does_not_lift_the_limit_of_tokens(lead_migrate):

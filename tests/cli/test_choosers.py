@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from migrate.datasets.beir import write_beir
 from migrate.pipeline import Run
 
 pytestmark = pytest.mark.slow
 
 CHOSE = "queries chose documents that have true vectors"
-NOTE = f"75 of 150 {CHOSE}; they do not judge"
-ALL = f"INCONCLUSIVE: judged: 150 of 150 {CHOSE}; they do not judge, 0 others are left"
+N_QUERIES = 60
+NOTE = f"30 of 60 {CHOSE}; they do not judge"
+ALL = f"INCONCLUSIVE: judged: 60 of 60 {CHOSE}; they do not judge, 0 others are left"
 JUDGED = (0, 1, 3)
 
 FIT = "--target openai:tiny --sample 60 --kind ridge"
@@ -45,12 +47,16 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def _place(corpus, store, judged, server, monkeypatch):
-    """Logs of all queries that judge, of the first half, and of others, each as somebody else types it."""
+def _place(corpus, store, server, monkeypatch):
+    """Judged queries; logs of all of them, of the first half, and of others, each as somebody else types it."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
-    texts = [" ".join(query.text.split()) for query in corpus.queries]
-    for name, lines in {"all": texts, "half": texts[:75], "others": [f"what about {t}" for t in texts[:75]]}.items():
+    queries = corpus.queries[:N_QUERIES]
+    write_beir(Path("judged"), corpus.documents, queries, {query.id: corpus.qrels[query.id] for query in queries})
+    texts = [" ".join(query.text.split()) for query in queries]
+    half = texts[: N_QUERIES // 2]
+    logs = {"all": texts, "half": half, "others": [f"what about {text}" for text in half]}
+    for name, lines in logs.items():
         Path(f"{name}.txt").write_text("".join(f"  {line.upper()}\n" for line in lines))
 
 
@@ -85,7 +91,7 @@ def judge(typed):
 @pytest.mark.parametrize("case", CASES)
 def test_queries_that_chose_documents_do_not_judge(case, judge):
     document = judge(case, "half")
-    assert document["verdict"]["queries"] == 75 == len(document["query_ids"])
+    assert document["verdict"]["queries"] == 30 == len(document["query_ids"])
     assert document["notes"].count(NOTE) == 1
 
 
@@ -105,7 +111,7 @@ def test_where_no_query_is_left_that_shows_before_money_is_spent(case, typed, se
 @pytest.mark.parametrize("case", ["the sample", "a run"])
 def test_a_log_of_other_queries_lets_all_judge(case, judge):
     document = judge(case, "others")
-    assert document["verdict"]["queries"] == 150
+    assert document["verdict"]["queries"] == N_QUERIES
     assert not any("query log" in note for note in document["notes"])
 
 
@@ -115,11 +121,11 @@ def test_what_the_queries_ask_is_not_kept_and_a_stitch_that_does_not_say_it_lets
     asked = Path("half.txt").read_text().casefold().split("\n")[0].strip()
     for name in ("stitch", "new"):
         text = Path(name, "lead-migrate.json").read_text()
-        assert len(json.loads(text)["details"]["chosen by queries"]) == 75
+        assert len(json.loads(text)["details"]["chosen by queries"]) == 30
         assert asked not in text.casefold()
     path = Path("stitch/lead-migrate.json")  # as an older version left it
     facts = json.loads(path.read_text())
     del facts["details"]["chosen by queries"], facts["manifest_sha256"]
     path.write_text(json.dumps(facts))
     typed(f"{TRANSLATE} --force", "half", code=0)
-    assert typed(f"{AUDIT} --json", "half").document["verdict"]["queries"] == 150
+    assert typed(f"{AUDIT} --json", "half").document["verdict"]["queries"] == N_QUERIES

@@ -21,6 +21,7 @@ from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import stdlib_beir
 from migrate.embed import embed_corpus
 from migrate.embedders import load_embedder
+from migrate.plugins import installed
 from migrate.stores import open_store
 from migrate.stores.content import content_of
 
@@ -32,9 +33,9 @@ RIDGE = "--sample 60 --kind ridge"
 TINY = f"run store --reference pool --target openai:tiny {RIDGE} -o out"
 
 
-def files_of(pattern):
-    """Bytes and times of the files in the folder of the run."""
-    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path("out").glob(pattern) if path.is_file()}
+def files_of(folder, pattern):
+    """Bytes and times of the files in the folder of a run."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).glob(pattern) if path.is_file()}
 
 
 @pytest.mark.slow
@@ -54,7 +55,7 @@ def test_run_leaves_everything_in_one_folder(store, judged, lead_migrate):
 def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, server, lead_migrate):
     command = f"{TINY} --judged judged --cache none"
     first = lead_migrate(command, code=JUDGED)
-    before, requests = files_of("*.*"), len(server.requests)
+    before, requests = files_of("out", "*.*"), len(server.requests)
     again = lead_migrate(command, code=first.code)
     assert again.out == first.out and len(first.out.splitlines()) <= 25
     assert "its verdict is printed again" in again.err and "to embed" not in again.err
@@ -66,27 +67,23 @@ def test_a_finished_run_says_its_verdict_again_and_does_nothing(store, judged, s
     told = lead_migrate(f"{command} --kind mean", code=2).complaint
     assert "values of stitch is there" in told
     assert len(server.requests) == requests
-    assert files_of("*.*") == before
+    assert files_of("out", "*.*") == before
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("first", "then", "changed"),
-    [
-        ("--judged judged", "--judged judged --reference build", "reference"),
-        ("--judged judged", "--queries synthetic", "queries"),
-    ],
+    ("queries", "changed"), [("--judged judged --reference build", "reference"), ("--queries synthetic", "queries")]
 )
-def test_another_audit_of_a_finished_run_keeps_its_stores(first, then, changed, store, judged, server, lead_migrate):
-    lead_migrate(f"{TINY} {first}", code=JUDGED)
-    before, report = files_of("*/**/*"), json.loads(Path("out/report.json").read_text())
-    ended = lead_migrate(f"{TINY} {then}", code=JUDGED)
+def test_another_audit_of_a_finished_run_keeps_its_stores(queries, changed, finished_here, lead_migrate):
+    before, report = files_of("made", "*/**/*"), json.loads(Path("made/report.json").read_text())
+    command = f"run old --reference pool --target tfidf:24 {RIDGE} {queries} -o made"
+    ended = lead_migrate(command, code=JUDGED)
     assert f"only the audit is repeated with other values of {changed}" in ended.told
-    after, again = files_of("*/**/*"), json.loads(Path("out/report.json").read_text())
+    after, again = files_of("made", "*/**/*"), json.loads(Path("made/report.json").read_text())
     assert before.items() <= after.items(), "nothing that was there is written again"
-    assert ("build" in then) == (after.keys() > before.keys())
+    assert ("build" in queries) == (after.keys() > before.keys())
     assert again["verdict"] != report["verdict"] or ("pool" in again) != ("pool" in report)
-    assert "its verdict is printed again" in lead_migrate(f"{TINY} {then}", code=ended.code).err
+    assert "its verdict is printed again" in lead_migrate(command, code=ended.code).err
 
 
 def interrupted(*arguments, **options):
@@ -94,15 +91,13 @@ def interrupted(*arguments, **options):
 
 
 @pytest.mark.slow
-def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(store, judged, monkeypatch, lead_migrate):
-    command = f"run store --reference pool --target tfidf:24 {RIDGE} --judged judged -o out"
-    lead_migrate(command, code=JUDGED)
+def test_another_audit_that_fails_leaves_the_finished_run_as_it_was(finished_here, monkeypatch, lead_migrate):
     with monkeypatch.context() as patch:
         patch.setattr("migrate.audit.audit.audit_store", interrupted)
-        lead_migrate(f"{command} --margin 0.5", code=130)
-    assert "its verdict is printed again" in lead_migrate(command, code=JUDGED).err
-    Path("out/store/docs.jsonl").write_text("")
-    assert "docs.jsonl" in lead_migrate(f"{command} --margin 0.5", code=4).complaint
+        lead_migrate(f"{finished_here} --margin 0.5", code=130)
+    assert "its verdict is printed again" in lead_migrate(finished_here, code=JUDGED).err
+    Path("made/store/docs.jsonl").write_text("")
+    assert "docs.jsonl" in lead_migrate(f"{finished_here} --margin 0.5", code=4).complaint
 
 
 @pytest.mark.slow
@@ -124,14 +119,14 @@ def test_documents_without_text_are_dropped_only_when_told(lead_migrate):
     assert open_store("s").info.count == 2
 
 
+EXAMPLES = {}
+for _name in LEAVES:
+    EXAMPLES.setdefault(_name.split()[0], []).append(_name)
+"""The commands of each group, whose examples write what the next ones read; other commands are by themselves."""
+
+
 def help_example(name):
     return LEAVES[name].epilog.split("Example:\n")[1].strip()
-
-
-def steps_before(name):
-    """The commands whose examples write what the example of this one reads."""
-    names = list(LEAVES)
-    return [other for other in names[: names.index(name)] if other.split()[:-1] == name.split()[:-1] != []]
 
 
 @pytest.fixture(scope="module")
@@ -201,12 +196,12 @@ def leave_report(name, lead_migrate):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LEAVES if name != "demo"])  # which the session of the README runs
-def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead_migrate):
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "demo"])  # which the session of the README runs
+def test_the_examples_of_the_help_work(name, prepared, server, monkeypatch, lead_migrate):
     monkeypatch.setenv("LEAD_MIGRATE_BASE_URL", server.url)
     if name in ("audit", "labels", "sync", "switch", "rollback", "forget"):
         Path("translated").rename("new-store")
-    if name.startswith("private"):
+    if name == "private":
         lead_migrate("fit my-store --target tfidf:48 --kind ridge --force -o my-stitch")
     if name == "carry":
         np.savez("concepts.npz", concept=np.eye(32)[0])
@@ -215,17 +210,16 @@ def test_the_example_of_the_help_works(name, prepared, server, monkeypatch, lead
         lead_migrate("switch my-store new-store --unproven")
     if name == "stamp":
         Path("my-store/lead-migrate.json").unlink()
-    if name == "backfill" or name.startswith("live"):  # of what is cached, which tfidf: is not
+    if name in ("backfill", "live"):  # of what is cached, which tfidf: is not
         lead_migrate("fit my-store --target openai:tiny --sample 20 --force -o my-stitch")
         lead_migrate("translate my-store my-stitch -o new-store")
-    for earlier in steps_before(name):
-        lead_migrate(help_example(earlier).removeprefix("lead-migrate "))
-    program, *arguments = shlex.split(help_example(name))
-    assert program == "lead-migrate"
-    if "-o" in arguments:
-        shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
     codes = dict.fromkeys(("audit", "report", "run", "carry", "labels"), JUDGED)
-    lead_migrate("", *arguments, code=codes.get(name, 0))
+    for leaf in EXAMPLES[name]:
+        program, *arguments = shlex.split(help_example(leaf))
+        assert program == "lead-migrate"
+        if "-o" in arguments:
+            shutil.rmtree(arguments[arguments.index("-o") + 1], ignore_errors=True)
+        lead_migrate("", *arguments, code=codes.get(leaf, 0))
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -283,11 +277,12 @@ def test_the_lists_of_commands_say_in_a_short_line_each_what_it_does(lead_migrat
     assert "run     Give a store true vectors, and watch it." in said, "not the line of the other `run`"
 
 
+@pytest.mark.slow
 def test_bash_gets_a_completion_script_that_completes():
     def asked(**variables):
         return subprocess.run(TOOL, capture_output=True, text=True, check=True, env=os.environ | variables).stdout
 
-    assert "complete -o nosort -F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
+    assert "-F _lead_migrate_completion lead-migrate" in asked(_LEAD_MIGRATE_COMPLETE="bash_source")
     typed = {"_LEAD_MIGRATE_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
     assert asked(**typed, COMP_WORDS="lead-migrate fit --ki") == "plain,--kind\n"
     assert asked(**typed, COMP_WORDS="lead-migrate fit my-") == "file,my-\n"  # bash looks for files
@@ -304,6 +299,7 @@ def test_shared_options_are_spelled_the_same_everywhere():
     assert set(ModelOptions.__dataclass_fields__) <= {parameter.name for parameter in LEAVES["fit"].params}
 
 
+@pytest.mark.slow
 def test_the_console_script_and_the_module_are_there():
     def typed(*words):
         return subprocess.run(words, capture_output=True, text=True, check=False)
@@ -320,7 +316,7 @@ def test_the_console_script_and_the_module_are_there():
 @pytest.mark.slow
 def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, server, monkeypatch, lead_migrate):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    target = "'openai:text-embedding-3-small,query-prefix=ask: ,document-prefix=doc: '"
+    target = "'openai:text-embedding-3-small,dimensions=24,query-prefix=ask: ,document-prefix=doc: '"
     lead_migrate(f"fit store --target {target} --sample 50 --kind ridge -o stitch --base-url {server.url}")
     facts = json.loads(Path("stitch/lead-migrate.json").read_text())
     assert facts["model"]["spec"] == "openai:text-embedding-3-small"
@@ -330,6 +326,18 @@ def test_queries_get_the_prefix_that_the_store_was_made_for(store, judged, serve
     assert len(set(served)) == 150 + 150, "every document and every query"
     assert len(served) < 150 + 150 + 50, "once, but for what proves the model"
     assert {text[:5] for text in served} == {"ask: ", "doc: "}
+
+
+def test_what_packages_provide_is_read_once_for_a_path_and_anew_for_another(monkeypatch):
+    group = "lead_migrate.stores"
+    before = installed(group)
+    assert installed(group) is before
+    info = Path("more/tape-1.0.dist-info")
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tape\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\ntape = tape:KIND\n")
+    monkeypatch.syspath_prepend(Path("more").absolute())
+    assert installed(group).keys() == {*before, "tape"}
 
 
 def test_several_stitches_are_the_candidates_once_each(store, lead_migrate):

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 
 import pytest
+from openai_server import OpenAIServer
 
 from migrate.cli import SUMMARIES
 
@@ -75,12 +76,27 @@ def test_nothing_is_done(line, here, lead_migrate, contents):
     assert ended.next is None
 
 
+@pytest.fixture(scope="module")
+def paid(migrated, lead_migrate, tmp_path_factory):
+    """A server, and a folder with a stitch `paid` to its model, the store `translated` by it, and a log of queries."""
+    folder = shutil.copytree(migrated, tmp_path_factory.mktemp("paid"), dirs_exist_ok=True)
+    with OpenAIServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        lead_migrate(f"fit store --target {PAID} --sample 50 --kind ridge -q -o paid")
+        lead_migrate("translate store paid -q -o translated")
+        patch.undo()
+        (folder / "log.txt").write_text("how do I sort a list\nread a file\n")
+        yield server, folder
+
+
 @pytest.fixture
-def paid_here(here, server, lead_migrate):
-    """A stitch `paid` to a model behind a server, the store `translated` by it, and a log of queries."""
-    lead_migrate(f"fit store --target {PAID} --sample 50 --kind ridge -q -o paid")
-    lead_migrate("translate store paid -q -o translated")
-    (here / "log.txt").write_text("how do I sort a list\nread a file\n")
+def paid_here(paid, tmp_path, monkeypatch):
+    """A copy of that folder and its cache, in which the test works; the server."""
+    server, folder = paid
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     return server
 
 
@@ -123,7 +139,7 @@ def test_more_than_may_be_spent_is_said_and_not_asked(here, server, lead_migrate
 
 
 def test_what_the_command_refuses_is_refused(here, lead_migrate, contents, short_folder):
-    lead_migrate(f"fit {short_folder} --target tfidf:24 --kind ridge -q -o of-another")
+    lead_migrate(f"fit {short_folder} --sample 60 --target tfidf:24 --kind ridge -q -o of-another")
     before = contents()
     for line, code in {
         "fit store --target tfidf:24 -o stitch": 2,

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from openai_server import KEY
 
-pytestmark = pytest.mark.slow
-
 AUDIT = "audit new --reference build --judged judged -q"
 UNJUDGED = "audit new --reference build --queries queries.txt -q"
 SYNC = "sync store new -q"

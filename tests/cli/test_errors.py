@@ -95,6 +95,7 @@ def test_a_warning_is_printed_once_a_command(capsys):
         assert capsys.readouterr().err == "warning: long texts\nwarning: no price\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet():
     script = f"{sys.executable} -c 'from migrate.cli.main import main; main()' inspect store --json | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
