@@ -1,11 +1,13 @@
 """The records of a database as rows: in the order of their ids, whatever order the database has.
 
-Ids are read when they are first needed, and all vectors once more than a few are: both are exported into the work
-folder (`migrate.files.work_folder`), where later processes find them while the version stays.
+Ids are read when they are first needed, and all vectors once more than a few are; with the ids, if nobody has asked
+for them before and they come in their order. Both are exported into the work folder (`migrate.files.work_folder`),
+where later processes find them while the version stays.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import tempfile
@@ -88,18 +90,23 @@ class RowExport:
     def index(self) -> IdIndex:
         """The ids, read when they are first asked for."""
         if self._index is None:
-            self._index = self._read_index()
+            self._index = self._saved_index()
+        if self._index is None:
+            self._index = self._whole(IdIndex.of((page.ids for page in self.pages(vectors=False)), self.rows.location))
         return self._index
 
-    def _read_index(self) -> IdIndex:
-        path = self._export() / IDS_NAME
-        index = IdIndex.load(path)
-        if index is not None and len(index) == self.info.count:
-            return index
-        index = IdIndex.of((page.ids for page in self.pages(vectors=False)), self.rows.location)
+    def _saved_index(self) -> IdIndex | None:
+        """Return the ids as a process before has saved them; None if none has."""
+        index = IdIndex.load(self._export() / IDS_NAME)
+        if index is None or len(index) != self.info.count:
+            return None
+        return index
+
+    def _whole(self, index: IdIndex) -> IdIndex:
+        """Save the ids, for later processes too; raises if some came or went."""
         if len(index) != self.info.count:
             raise self.changed()
-        with suppress(LockedError), atomic_file(path, force=True) as temporary:
+        with suppress(LockedError), atomic_file(self._export() / IDS_NAME, force=True) as temporary:
             index.save(temporary)
         return index
 
@@ -124,7 +131,10 @@ class RowExport:
             require_room(path, self.nbytes)
             try:
                 with atomic_file(path, force=True) as temporary:
-                    self._fill(self._opened_file(temporary, os.open(temporary, os.O_RDWR | os.O_CLOEXEC)))
+                    file = self._opened_file(temporary, os.open(temporary, os.O_RDWR | os.O_CLOEXEC))
+                    self._fill(file)
+                    with output_errors(temporary):
+                        file.sync()
                     if self.read_version() != self.opened_at:
                         raise self.changed()
             # another process exports the same
@@ -150,6 +160,12 @@ class RowExport:
     def _fill(self, file: VectorFile) -> None:
         with output_errors(file.path):
             file.reserve()
+            if self._index is None:
+                self._index = self._saved_index()
+            if self._index is None:
+                self._index = self._list_and_fill(file)
+                if self._index is not None:
+                    return
             start = 0
             for page in self.pages():
                 rows = self.rows_of(page, start)
@@ -157,7 +173,29 @@ class RowExport:
                 start += len(rows)
             if start != self.info.count:
                 raise self.changed()
-            file.sync()
+
+    def _list_and_fill(self, file: VectorFile) -> IdIndex | None:
+        """List the ids while vectors are written, in one pass; None at the first that does not come in its order."""
+        is_in_order = True
+
+        def listed() -> Iterator[Sequence[str]]:
+            nonlocal is_in_order
+            start = 0
+            last = ""
+            for page in self.pages():
+                # texts of Python and their bytes in UTF-8 have one order
+                ids = [last, *page.ids]
+                is_in_order = all(map(operator.lt, ids, page.ids))
+                if not is_in_order:
+                    return
+                rows = np.arange(start, start + len(page.ids))
+                start += len(rows)
+                file.put(rows, page.vectors)
+                last = ids[-1]
+                yield page.ids
+
+        index = IdIndex.of(listed(), self.rows.location)
+        return self._whole(index) if is_in_order else None
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read all records as the database orders them; vectors are (len(ids), dim), float32."""

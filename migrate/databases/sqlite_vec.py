@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 _WAIT_MS: Final = 10_000
 """Milliseconds for another program that is writing to the database."""
+_CACHE_KIB: Final = 32_768
+"""Pages that are kept while a table is written: with the 2 MB of SQLite itself, many are written several times."""
 _RECORDS: Final = 4_096
 """Rows that are read at a time."""
 _SAMPLE: Final = 32
@@ -81,6 +83,15 @@ class VectorColumn:
         if self.kind == "bit":
             return (self.dim + 7) // 8
         return self.dim
+
+    @property
+    def length(self) -> int:
+        """Bytes of a vector."""
+        return self.size * np.dtype(self.element).itemsize
+
+    def as_matrix(self, joined: bytearray) -> NDArray[Any]:
+        """Return vectors, one after another, as rows."""
+        return np.frombuffer(joined, self.element).reshape(-1, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +258,7 @@ class SqliteVecDriver(SqliteFile):
             if new.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
                 new.execute("PRAGMA journal_mode = OFF").fetchall()
             new.execute("PRAGMA synchronous = OFF")
+            new.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             with _transaction(new, path):
                 new.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
                 new.execute(definition)
@@ -369,19 +381,20 @@ class SqliteVecRows(DatabaseRows):
         columns = listed_columns((self.definition.id_column, self.column))
         with self.readers.connection() as connection:
             rows = connection.execute(f"SELECT {columns} FROM {quoted(self.name)}")  # noqa: S608
-            length = self._length(self.column)
+            vectors = self.definition.vectors[self.column]
+            length = vectors.length
             while True:
                 ids = []
                 # of bytes that can be written to, and so can the rows
                 joined = bytearray()
                 for doc_id, content in islice(rows, _RECORDS):
                     if not isinstance(content, bytes) or len(content) != length:
-                        raise self._odd_vector(self.column, content)
+                        raise _odd_vector(f"{self.location}: a vector in {self.column}", length, content)
                     ids.append(str(doc_id))
                     joined += content
                 if not ids:
                     return
-                yield Page(ids, self._matrix(self.column, joined))
+                yield Page(ids, vectors.as_matrix(joined))
 
     def documents(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Iterator[Document]:
         """Return all columns but the vector, and those of the table beside that has the texts."""
@@ -428,31 +441,12 @@ class SqliteVecRows(DatabaseRows):
 
     def _decoded(self, column: str, contents: Sequence[Any]) -> NDArray[Any]:
         """Return the vectors of a column, one a row."""
-        length = self._length(column)
+        vectors = self.definition.vectors[column]
+        length = vectors.length
         for content in contents:
             if not isinstance(content, bytes) or len(content) != length:
-                raise self._odd_vector(column, content)
-        return self._matrix(column, bytearray().join(contents))
-
-    def _length(self, column: str) -> int:
-        """Return the bytes of a vector."""
-        vectors = self.definition.vectors[column]
-        return vectors.size * np.dtype(vectors.element).itemsize
-
-    def _matrix(self, column: str, joined: bytearray) -> NDArray[Any]:
-        """Return vectors of a column, one after another, as rows."""
-        vectors = self.definition.vectors[column]
-        return np.frombuffer(joined, vectors.element).reshape(-1, vectors.size)
-
-    def _odd_vector(self, column: str, content: Any) -> StoreError:
-        """Return the error of a vector that is not as long as those of its column, or no bytes."""
-        description = type(content).__name__
-        if isinstance(content, bytes):
-            description = f"one of {len(content):,}"
-        return StoreError(
-            f"{self.location}: a vector in {column} has {self._length(column):,} bytes, and this is {description}; the "
-            "database is damaged, copy it again"
-        )
+                raise _odd_vector(f"{self.location}: a vector in {column}", length, content)
+        return vectors.as_matrix(bytearray().join(contents))
 
     def update(self, new: Mapping[str, Vectors]) -> int:
         """Replace vectors, all in one transaction."""
@@ -560,7 +554,18 @@ def _rows_of_documents(page: Page, *, has_texts: bool) -> list[tuple[Any, ...]]:
 
 
 def _contents(page: Page) -> Iterator[bytes]:
-    return (vector.astype("<f4").tobytes() for vector in page.vectors)
+    # all at once: to convert each by itself takes as long again as to copy it
+    return (vector.tobytes() for vector in page.vectors.astype("<f4", copy=False))
+
+
+def _odd_vector(where: str, length: int, content: Any) -> StoreError:
+    """Return the error of a vector that is not as long as those of its column, or no bytes."""
+    description = type(content).__name__
+    if isinstance(content, bytes):
+        description = f"one of {len(content):,}"
+    return StoreError(
+        f"{where} has {length:,} bytes, and this is {description}; the database is damaged, copy it again"
+    )
 
 
 def _look_up(table: str, key: str, columns: Iterable[str]) -> str:

@@ -173,13 +173,23 @@ def in_pages_of(size):
 
 
 @pytest.mark.parametrize("order", ["of ids", "of ids at first", "another"])
-def test_ids_and_vectors_are_exported_in_the_order_of_ids(order, location, corpus, tmp_path, monkeypatch):
+def test_ids_and_vectors_are_exported_in_the_order_of_ids_in_one_pass_if_they_come_so(
+    order, location, corpus, tmp_path, monkeypatch
+):
     names = sorted(document.id for document in corpus)
     names = {"of ids": names, "of ids at first": [*names[9:], *names[:9]], "another": names[::-1]}[order]
     vectors = np.random.default_rng(4).normal(size=(160, 16)).astype(np.float32)
     recreate(tmp_path, [Document(name, "x") for name in names], vectors)
-    monkeypatch.setattr(sqlite_kind.SqliteRows, "pages", in_pages_of(7))
+    read = in_pages_of(7)
+    with_vectors = []
+
+    def pages(driver, **asked):
+        with_vectors.append(asked.get("vectors", True))
+        return read(driver, **asked)
+
+    monkeypatch.setattr(sqlite_kind.SqliteRows, "pages", pages)
     found = read_all(open_store(location).scan(0, 150))
+    assert with_vectors == ([True] if order == "of ids" else [True, True, False])
     place = {name: number for number, name in enumerate(names)}
     assert list(found.ids) == sorted(names)[:150]
     assert np.array_equal(found.vectors, vectors[[place[name] for name in found.ids]])
