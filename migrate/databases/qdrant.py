@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import pickle
 import re
 import sqlite3
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -90,13 +92,11 @@ class QdrantDriver(AliasDriver):
 
     def connect(self) -> Any:
         """Return a client of the server; its key is that of the location, or QDRANT_API_KEY."""
-        module = import_client("qdrant_client", "qdrant")
+        client = import_client("qdrant_client", "qdrant").QdrantClient
         key = self.secret("QDRANT_API_KEY")
         try:
-            # compatibility is a request to the server, and a warning where that is not answered
-            return quiet(
-                module.QdrantClient, url=self.address.place, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False
-            )
+            # by process, as a fork must not share connections
+            return _connect(os.getpid(), client, self.address.place, key)
         except Exception as error:
             message = f"this is not the URL of a server ({scrub(str(error))})"
             raise UsageError(f"{self.location}: {message}; correct it") from error
@@ -708,6 +708,13 @@ def _copied_points(page: Page, settings: QdrantSettings, name: str) -> list[Any]
                 vector = {name: new}
         points.append(_models().PointStruct(id=point.id, payload=point.payload, vector=vector))
     return points
+
+
+@cache
+def _connect(process: int, client: Any, url: str, key: str | None) -> Any:  # noqa: ARG001
+    """Return one client of each server: to make one takes a tenth of a second, most of it to read certificates."""
+    # compatibility is a request to the server, and a warning where that is not answered
+    return quiet(client, url=url, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False)
 
 
 def quiet(call: Any, *arguments: Any, **options: Any) -> Any:
