@@ -118,6 +118,13 @@ def test_open_collections_share_a_copy_of_their_folder_until_it_changes(kind, tm
     assert not list(copies.iterdir())
 
 
+@pytest.mark.parametrize("kind", ["chroma-server", "qdrant-server"])
+def test_a_server_has_one_client_however_often_its_collections_are_opened(kind, kind_of, tmp_path):
+    location = kind_of(kind).make(tmp_path / "old", some_records(20))
+    first, second = (open_store(location).driver.client for _ in range(2))
+    assert first is second
+
+
 @pytest.mark.parametrize("kind", ["chroma", "qdrant", "milvus"])
 def test_what_is_written_after_the_copy_was_made_is_noticed(kind, tmp_path, monkeypatch):
     records, maker = some_records(60), maker_of(kind)
