@@ -82,7 +82,13 @@ class CollectionKind(WritableKind, Protocol):
 
 
 _FAISS: Final = FaissKind()
-_FILE_KINDS: Final[tuple[StoreKind, ...]] = (_FAISS, ParquetKind(), ArraysKind(), LlamaIndexSimpleKind(), RecordFileKind())
+_FILE_KINDS: Final[tuple[StoreKind, ...]] = (
+    _FAISS,
+    ParquetKind(),
+    ArraysKind(),
+    LlamaIndexSimpleKind(),
+    RecordFileKind(),
+)
 _DATABASES: Final = "migrate.databases"
 """The room of the databases, loaded by this name alone; `KINDS` are its kinds."""
 
