@@ -56,7 +56,7 @@ def test_each_factor_is_at_most_one_on_average_for_any_score_and_guess():
 @pytest.mark.slow
 def test_bounds_hold_at_all_looks_together_also_of_a_mean_that_changes():
     rng = np.random.default_rng(5)
-    runs, length = 60, 300
+    runs, length = 40, 300
     chances = np.concatenate([np.full(150, 0.9), np.full(150, 0.99)])
     truths = np.cumsum(chances) / np.arange(1, length + 1)
     wrong = 0

@@ -9,7 +9,7 @@ import pytest
 from asking import asking
 from database_edits import edit
 from live_tools import make_store
-from worker_tools import DATABASES, Hashed, Other, translate, wait_for
+from worker_tools import Hashed, Other, translate, wait_for
 
 from migrate.embed import reembed_store
 from migrate.errors import StoreError
@@ -31,17 +31,16 @@ ALL = LiveLimits(depth=20, max_documents=20, max_ms=20_000, refresh_s=0.1)
 FILTERS = {
     "folder": {"topic": 3},
     "chroma": {"topic": 3},
-    "chroma server": {"topic": 3},
     "lancedb": "metadata LIKE '%\"topic\": 3%'",
     "milvus": 'metadata["topic"] == 3',
     "pgvector": {"topic": 3},
     "qdrant": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},
-    "qdrant server": {"must": [{"key": "metadata.topic", "match": {"value": 3}}]},
     "sqlite-vec": {"topic": 3},
 }
 
 
-@pytest.mark.parametrize("kind", ["folder", *DATABASES])
+# A server is asked as its folder is
+@pytest.mark.parametrize("kind", FILTERS)
 def test_a_filter_goes_to_the_store_and_what_passes_is_ranked_by_true_vectors(kind, place_of, tmp_path):
     vectors = np.random.default_rng(0).normal(size=(120, 8)).astype(np.float32)
     make_store(tmp_path / "source", vectors, ModelIdentity("tfidf:8", 8, normalized=False), source=None)

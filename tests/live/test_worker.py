@@ -66,7 +66,9 @@ def location(source_folder, fitted, embedder, place_of, request):
 
 
 # What each database does by its own client is tried on all; what the worker does by itself on files and one of them
-every_database = pytest.mark.parametrize("location", DATABASES, indirect=True)
+every_database = pytest.mark.parametrize(
+    "location", [kind for kind in DATABASES if kind != "chroma server"], indirect=True
+)
 files_and_database = pytest.mark.parametrize("location", ["folder", "sqlite-vec"], indirect=True)
 
 

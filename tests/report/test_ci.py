@@ -124,6 +124,7 @@ def test_a_command_that_an_error_ends_is_shown_under_the_name_of_its_store(
     arguments, code, line, tmp_path, monkeypatch, capsys
 ):
     make_store(tmp_path / "a store")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")

@@ -16,7 +16,7 @@ def scored():
     return first, first + rng.normal(size=300), positive
 
 
-def resampled(measure, positive, count=300):
+def resampled(measure, positive, count=200):
     """Standard deviation of a measure over resamples of each class."""
     rng, classes = np.random.default_rng(1), [np.flatnonzero(positive == value) for value in (True, False)]
     return np.std([measure(np.concatenate([rng.choice(rows, len(rows)) for rows in classes])) for _ in range(count)])
