@@ -55,6 +55,7 @@ def run(code):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
 def test_the_example_of_a_page_runs(page, workplace, capsys):
     (code,) = re.findall(r"```python\n(import migrate\n.*?)```", (ROOT / page).read_text(), re.DOTALL)
@@ -280,6 +281,7 @@ def test_a_step_holds_what_was_asked_for_and_its_function_takes_the_rest_too():
         assert all(f"\n{it}\n    " in getattr(migrate, name).__doc__ for it in taken)
 
 
+@pytest.mark.slow
 def test_whoever_listens_to_a_function_is_told(done, beir):
     folder, *_ = done
     stages, grown = set(), []

@@ -86,6 +86,7 @@ def record_batch_of(table):
     return table.combine_chunks().to_batches()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ridge", "reading"])
 @pytest.mark.parametrize("convert", [lambda table: table, record_batch_of, frame_of, arrays_of])
 def test_each_kind_of_batch_gets_the_vectors_of_translate(convert, kind, old, table, fitted, reading, tmp_path):
@@ -303,6 +304,7 @@ def test_another_store_gets_no_true_vectors(source_folder, old, table, fitted, t
         migrate.batch(fitted).finish(grown, made, tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_store_without_texts_is_finished_by_the_fallback(bare_folder, source_folder, table, tmp_path):
     fit(source_folder, kind="ridge+text").save(tmp_path / "stitch")
     translate = migrate.batch(tmp_path / "stitch", texts=None)

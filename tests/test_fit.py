@@ -83,6 +83,7 @@ def test_the_stitch_remembers_models_candidates_sample_and_store(store, fitted, 
     assert names == ["procrustes", "ridge", "ridge+near", "ridge+text", "text", "mean", "random"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stitch", ["ridge+text", "auto"])
 def test_the_whole_fit_is_deterministic(stitch, fit, bare, target_file, tmp_path, digest, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")

@@ -169,6 +169,7 @@ def test_views_and_source_models_share_the_cap(store, load, corpus, server):
     assert server.billed == []
 
 
+@pytest.mark.slow
 def test_a_fit_for_a_store_that_has_grown_pays_for_what_is_new(store, corpus, load, server, tmp_path):
     half = tmp_path / "half"
     embed_corpus(lambda: iter(list(corpus.documents)[:80]), load_embedder("tfidf:32"), half)
@@ -189,6 +190,7 @@ def test_a_free_model_needs_no_cap(store, tmp_path):
     assert run_under(0, plan).manifest.counts["pairs"] == SIZE
 
 
+@pytest.mark.slow
 def test_a_reference_that_is_there_costs_nothing(store, load, server, tmp_path):
     migrate.reembed(store, load(), tmp_path / "reference")
     server.billed.clear()
@@ -215,6 +217,7 @@ def test_what_is_left_to_pay_after_an_audit_is_what_a_full_reembed_then_pays(
     assert (full.usd_left == 0) == (cache is not None) and full.usd > 0
 
 
+@pytest.mark.slow
 def test_the_front_door_refuses_before_anything_is_spent(store, source_folder, load, beir, server, tmp_path):
     unlabelled = shutil.copytree(source_folder, tmp_path / "unlabelled")
     (unlabelled / "lead-migrate.json").unlink()

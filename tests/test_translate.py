@@ -105,6 +105,7 @@ def index_of(path, rows, spoil=lambda vectors: None):
     return open_store(path), fit_pairs(pairs, ["ridge"], manifest=manifest, state={}, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [255, 1_024, 2_049, 9_000])
 def test_the_new_store_is_the_same_with_any_number_of_threads(rows, tmp_path, monkeypatch):
     (store, fitted), written = index_of(tmp_path / "index.faiss", rows), []
@@ -286,6 +287,7 @@ def test_a_stitch_from_before_there_were_fallbacks_is_refused_before_anything_is
     assert folders_in(tmp_path) == ["stitch"]
 
 
+@pytest.mark.slow
 def test_documents_unlike_the_sample_are_counted_and_named(store, tmp_path):
     fitted = fit(store, kind="ridge+text", sample=100)
     lowest = fitted.selection.confidence.lowest

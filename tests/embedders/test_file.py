@@ -144,6 +144,7 @@ def test_files_that_are_cut_or_have_another_bit_are_refused(path):
         refuse(path)
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_not_unpacked(path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("docs.npy", "w") as member:
         for _ in range(100):

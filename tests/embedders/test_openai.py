@@ -197,6 +197,7 @@ def test_what_is_no_text_is_refused_before_anything_is_paid(text, fault, server,
     assert server.requests == []
 
 
+@pytest.mark.slow
 def test_requests_stay_within_both_limits(server, documents):
     texts = [f"{number} " + "word " * 400 for number in range(1200)]
     embedder = OpenAIEmbedder("tiny", base_url=server.url, batch_size=2048)

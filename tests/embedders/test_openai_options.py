@@ -30,6 +30,7 @@ def embed(server, tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 def test_the_options_of_a_server_reach_it(embed, server, tmp_path):
     server.latency_s = 0.05
     assert embed(model=f"{SMALL},dimensions=16,concurrency=3,batch-size=4") == 0
@@ -49,6 +50,7 @@ def test_a_store_remembers_the_dimensions_that_a_model_outside_the_registry_was_
     assert again.embed_documents([Document("a", "text 1")]).shape == (1, 4) and again.identity == model
 
 
+@pytest.mark.slow
 def test_a_rate_reaches_the_server(embed, server):
     arrivals = []
     server.gate = lambda _number: arrivals.append(time.monotonic())

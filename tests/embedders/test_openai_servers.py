@@ -49,6 +49,7 @@ def test_a_server_that_refuses_base64_is_asked_for_numbers_from_then_on(server, 
     assert sorted(server.billed) == sorted(2 * [text.text for text in texts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "sizes"),
     [(1, [16, 1, 8, 1, 4, 1, 2] + [1] * 29), (5, [16, 1, 8, 1, 4, 3, 4, 3] + [4] * 4)],
@@ -62,6 +63,7 @@ def test_a_server_of_few_texts_a_request_gets_as_few_from_then_on(most, sizes, s
     assert sorted(server.billed) == sorted(2 * [text.text for text in texts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "code", "concurrency"),
     [("batch too large", 400, 8), ("trop de textes", 413, 1), ("bad request", 422, 8), ("", 400, 1), ("", 413, 8)],
@@ -82,6 +84,7 @@ def test_a_server_that_refuses_whatever_it_is_sent_is_asked_three_times(code, se
     assert [request.inputs for request in server.requests][1:] == [["text 0"], [PROBE]]
 
 
+@pytest.mark.slow
 def test_a_server_that_begins_to_refuse_is_asked_no_more_than_what_was_in_flight(server, documents):
     embedder = OpenAIEmbedder("tiny", base_url=server.url, concurrency=4)
     many = documents(*(f"text {number}" for number in range(2_000)))
@@ -103,6 +106,7 @@ def test_a_wrong_key_or_model_is_no_matter_of_how_many_texts(code, error, server
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_text_that_the_server_refuses_is_named_and_the_others_are_paid_for_once(server, texts, tmp_path):
     server.refuses = lambda inputs: fake.status(400, "invalid input") if BAD in inputs else None
     cached = CachedEmbedder(OpenAIEmbedder("tiny", base_url=server.url, concurrency=1), tmp_path / "cache")
@@ -121,6 +125,7 @@ def test_a_request_of_one_text_that_is_too_many_is_refused(server, documents):
     assert [request.inputs for request in server.requests] == [["one"], [PROBE]]
 
 
+@pytest.mark.slow
 def test_a_text_on_which_the_server_fails_is_named_and_the_others_are_paid_for_once(server, texts, tmp_path):
     server.fails_on = lambda text: text == BAD
     embedder = OpenAIEmbedder("tiny", base_url=server.url, attempts=4, concurrency=2)
@@ -139,6 +144,7 @@ def test_a_text_on_which_the_server_fails_is_named_and_the_others_are_paid_for_o
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_request_that_a_server_fails_on_for_its_size_is_split(server, texts, waits):
     server.fails_on = lambda _text: len(server.requests[-1].inputs) > 4
     embedder = OpenAIEmbedder("tiny", base_url=server.url, attempts=2, concurrency=1)

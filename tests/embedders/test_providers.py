@@ -74,6 +74,7 @@ def test_shorter_vectors_are_asked_for(provider, server):
     assert vectors.shape == (2, 256) and server.requests[0].dimensions == 256
 
 
+@pytest.mark.slow
 def test_requests_hold_no_more_texts_than_the_api_takes(provider, server):
     vectors = load_embedder(f"{provider.spec},concurrency=1").embed_documents(documents(250))
     assert len(vectors) == 250

@@ -103,6 +103,7 @@ def by(engine, old, fitted, output, progress=no_progress, **options):
     return engine.translate(step.open(RunContext(progress=progress)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_engine_makes_the_files_of_translate(layout, table, tmp_path):
     old = write_files(tmp_path / "old", table, LAYOUTS[layout])
@@ -136,6 +137,7 @@ def test_parts_are_of_whole_batches_and_all_rows_are_in_one(size, layout, table,
     assert len(large) <= len(layout), "only the last of a file may be small"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numbers", "rows"])
 def test_ids_may_be_numbers_or_those_of_the_rows(kind, table, tmp_path):
     ids = pa.array(range(1_000, 1_000 + ROWS), pa.int64())
@@ -147,6 +149,7 @@ def test_ids_may_be_numbers_or_those_of_the_rows(kind, table, tmp_path):
     assert contents(tmp_path / "new") == contents(tmp_path / "expected")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("any_store", [False, True])
 def test_a_stitch_that_reads_texts_makes_the_same_but_for_last_digits(any_store, old, tmp_path):
     fitted = fit(old, "ridge+text")
@@ -157,6 +160,7 @@ def test_a_stitch_that_reads_texts_makes_the_same_but_for_last_digits(any_store,
     assert np.abs(new.vectors - expected.vectors).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_a_store_without_texts_is_translated_by_the_fallback(table, tmp_path):
     fitted = fit(write_files(tmp_path / "with texts", table, LAYOUTS["files"]), "ridge+text")
     old = write_files(tmp_path / "old", table.drop_columns(["text"]), LAYOUTS["files"])
@@ -165,6 +169,7 @@ def test_a_store_without_texts_is_translated_by_the_fallback(table, tmp_path):
     assert contents(tmp_path / "new") == contents(tmp_path / "expected")
 
 
+@pytest.mark.slow
 def test_what_was_made_before_an_engine_failed_is_not_made_again(old, tmp_path):
     fitted = fit(old)
     migrate.translate(f"parquet:{old}", fitted, f"parquet:{tmp_path}/expected")
@@ -179,6 +184,7 @@ def test_what_was_made_before_an_engine_failed_is_not_made_again(old, tmp_path):
     assert not (tmp_path / ".new.made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", ["stitch", "restart"])
 def test_what_was_made_by_another_stitch_or_before_a_restart_is_made_again(changes, old, tmp_path):
     fitted = fit(old)
@@ -192,6 +198,7 @@ def test_what_was_made_by_another_stitch_or_before_a_restart_is_made_again(chang
     assert contents(tmp_path / "new") == contents(tmp_path / "expected")
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_off_while_the_store_is_written_goes_on(old, tmp_path):
     def interrupt(stage, done, total):
         if stage == "translate" and done:
@@ -230,6 +237,7 @@ def lose(folder):
     sorted(folder.iterdir())[1].unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("meddle", "words"), [(spoil, "changed since it was made"), (lose, "is not there")])
 def test_a_part_that_is_not_what_was_written_is_refused_and_all_are_made_again(meddle, words, old, tmp_path):
     fitted = fit(old)
@@ -241,6 +249,7 @@ def test_a_part_that_is_not_what_was_written_is_refused_and_all_are_made_again(m
     assert contents(tmp_path / "new") == contents(tmp_path / "expected")
 
 
+@pytest.mark.slow
 def test_a_part_that_was_made_twice_is_taken_once(old, tmp_path):
     def repeat(folder):
         path = sorted(folder.iterdir())[0]
@@ -253,6 +262,7 @@ def test_a_part_that_was_made_twice_is_taken_once(old, tmp_path):
     assert contents(tmp_path / "new") == contents(tmp_path / "expected")
 
 
+@pytest.mark.slow
 def test_vectors_that_are_not_those_of_the_stitch_are_refused(old, tmp_path):
     class Wrong(Here):
         def map(self, function, parts):
@@ -295,6 +305,7 @@ def test_a_worker_says_that_it_has_another_version_or_sees_other_files(old, tmp_
         file_of(json.dumps({"error": "RemoteError", "message": "have it see the same files"}))
 
 
+@pytest.mark.slow
 def test_an_output_that_is_there_or_is_being_written_is_refused_before_anything_is_made(old, tmp_path):
     fitted = fit(old)
     (tmp_path / "new").mkdir()

@@ -1,5 +1,7 @@
 """Lets runs die after each step on the disk in turn, and go on; prints as JSON how often, and what went wrong.
 
+    python die_at_each_step.py KIND:ROWS:STRIDE ...
+
 Run by `test_kills.py` in a process of its own: it forks, and pytest's process has threads.
 """
 
@@ -39,8 +41,8 @@ def wrong_after(step, output, job, expected, old):
         yield f"{step}: the work folder is still there"
 
 
-def main(kind, rows, stride):
-    make_parts_small()
+def die_and_go_on(kind, rows, stride):
+    """How often runs of a kind died, and what went wrong."""
     deaths, wrong = 0, []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -58,8 +60,14 @@ def main(kind, rows, stride):
                 break
             wrong += wrong_after(step, output, job, expected, old)
             deaths += 1
-    print(json.dumps({"deaths": deaths, "wrong": wrong}))
+    return {"deaths": deaths, "wrong": wrong}
+
+
+def main(given):
+    make_parts_small()
+    asked = [words.split(":") for words in given]
+    print(json.dumps({kind: die_and_go_on(kind, int(rows), int(stride)) for kind, rows, stride in asked}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1:])

@@ -22,15 +22,23 @@ def run_in(folder, command):
 
 
 # Stores of all kinds but the first go through the same steps, and take longer for each
-@pytest.mark.parametrize(
-    ("kind", "stride"), [("flat", 1), ("embed", 2), ("langchain", 10), ("ivf", 10), ("texts", 10), ("re-embed", 10)]
-)
-def test_a_run_that_dies_at_any_step_is_continued_to_the_same_bytes(kind, stride, folder):
-    rows = "1000" if kind in ("embed", "texts") else "1500"
-    command = [sys.executable, str(HERE / "die_at_each_step.py"), kind, rows, str(stride)]
-    found = json.loads(run_in(folder, command))
-    assert found["wrong"] == []
-    assert found["deaths"] >= 30 // stride, "fewer steps than a run takes"
+STRIDES = {"flat": 1, "embed": 2, "langchain": 10, "ivf": 10, "texts": 10, "re-embed": 10}
+ROWS = 600
+"""Two parts or three."""
+
+
+@pytest.fixture(scope="module")
+def deaths(tmp_path_factory):
+    """What came of each kind, in one process, whose imports take as long as the runs."""
+    asked = [f"{kind}:{ROWS}:{stride}" for kind, stride in STRIDES.items()]
+    folder = tmp_path_factory.mktemp("deaths")
+    return json.loads(run_in(folder, [sys.executable, str(HERE / "die_at_each_step.py"), *asked]))
+
+
+@pytest.mark.parametrize("kind", STRIDES)
+def test_a_run_that_dies_at_any_step_is_continued_to_the_same_bytes(kind, deaths):
+    assert deaths[kind]["wrong"] == []
+    assert deaths[kind]["deaths"] >= 30 // STRIDES[kind], "fewer steps than a run takes"
 
 
 def test_runs_that_are_killed_at_random_moments_end_with_the_same_bytes(folder):
