@@ -210,7 +210,7 @@ def test_judged_queries_count_for_the_collection_that_has_their_documents(capsys
     for name, contents in damages.items():
         for content in contents:
             Path("reports", name).write_text(content)
-            run([*audit, "--json"])  # what is damaged is audited again
+            assert run([*audit, "--json"]) == 1  # what is damaged is audited again
             again = {row["name"]: row for row in json.loads(Path("reports/report.json").read_text())["collections"]}
             assert again["beta"] == rows["beta"]
             assert json.loads(Path("reports/beta/report.json").read_text())["verdict"] == report["verdict"]
