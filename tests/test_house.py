@@ -194,6 +194,12 @@ def test_an_outside_library_has_one_home(library):
     assert all(any(user.startswith(home) for home in HOMES[library]) for user in users), users
 
 
+def test_cores_are_counted_in_one_place():
+    """`os.cpu_count` knows nothing of a container's quota; `migrate.threads` does."""
+    counting = [path.relative_to(PACKAGE).as_posix() for path in MODULES if "cpu_count" in path.read_text()]
+    assert counting == ["threads.py"]
+
+
 def test_no_attribute_of_an_audit_does_work_once_it_is_read():
     lazy = {
         path.name

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from migrate.display import percent
 from migrate.errors import InputError
 from migrate.files import read_file, sha256_file
+from migrate.threads import available_cores
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -122,7 +123,7 @@ class ApiCounter(TokenCounter):
 
     def count(self, texts: Sequence[str]) -> Counts:
         """Tokens of each text."""
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(available_cores()) as threads:
             starts = range(0, len(texts), _TEXTS_A_TURN)
             counts = threads.map(self._count, (texts[start : start + _TEXTS_A_TURN] for start in starts))
             return np.array([tokens for turn in counts for tokens in turn], dtype=np.int64)

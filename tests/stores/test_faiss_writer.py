@@ -5,6 +5,9 @@ from faiss_tools import COUNT, DIM, build, digest, read, rewrite, save, serializ
 
 from migrate.errors import OutputError, StoreError, VectorError
 from migrate.stores import open_store
+from migrate.stores.faiss.build import build_index
+from migrate.stores.faiss.recipe import Recipe
+from migrate.work.rows import Rows
 from migrate.work.shards import Shard
 from migrate.work.writer import write_rows
 
@@ -143,3 +146,17 @@ def test_a_full_disk_is_an_input_output_error(factory, vectors, tmp_path, new):
     (new / "index.faiss").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="free some space"):
         write_rows(open_store(tmp_path / "old").destination(new, DIM), [(0, vectors)], COUNT)
+
+
+def test_a_large_index_is_built_with_no_more_threads_than_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    np.zeros((50_000, 2), np.float32).tofile(tmp_path / "vectors")
+    before = faiss.omp_get_max_threads()
+    try:
+        faiss.omp_set_num_threads(2)
+        rows = Rows([tmp_path / "vectors"], np.array([[0, 0, 50_000]]), 2)
+        build_index(tmp_path / "index.faiss", Recipe("Flat"), faiss.METRIC_L2, rows, None)
+        assert faiss.omp_get_max_threads() == 1
+    finally:
+        faiss.omp_set_num_threads(before)
+    assert faiss.read_index(str(tmp_path / "index.faiss")).ntotal == 50_000

@@ -22,6 +22,7 @@ from migrate.stores.faiss.fourcc import METRICS, id_map_ends
 from migrate.stores.faiss.lists import append_lists
 from migrate.stores.faiss.recipe import Recipe
 from migrate.stores.frames import RefusedError
+from migrate.threads import thread_count
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
 
@@ -37,14 +38,14 @@ def build_index(path: Path, recipe: Recipe, metric: int, vectors: Rows, labels: 
     is_large = count >= 50_000
     # Who comes first decides how a graph is linked.
     order_matters = "HNSW" in recipe.factory
-    faiss.omp_set_num_threads((os.cpu_count() or 1) if is_large and not order_matters else 1)
+    faiss.omp_set_num_threads(thread_count() if is_large and not order_matters else 1)
     head, tail = id_map_ends(recipe.id_map, dim, METRICS[metric], labels)
     has_plain_lists = _PLAIN_LISTS.fullmatch(recipe.inner_factory) is not None
     index = empty_index(replace(recipe, factory=recipe.inner_factory) if has_plain_lists else recipe, dim, metric)
     if count:
         index.train(_training_rows(vectors, index))
     if has_plain_lists:
-        faiss.omp_set_num_threads((os.cpu_count() or 1) if is_large else 1)
+        faiss.omp_set_num_threads(thread_count() if is_large else 1)
         path.write_bytes(head)
         append_lists(path, index, vectors, np.arange(count) if head or labels is None else labels)
     else:
