@@ -33,7 +33,6 @@ IMPORTED = (
     "qdrant_client",
     "s3fs",
     "scipy.sparse",
-    "sentence_transformers",
     "sklearn.decomposition",
 )
 DEADLINE_S = 200
