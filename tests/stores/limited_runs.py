@@ -2,7 +2,7 @@
 
     python limited_runs.py COMMANDS LIMIT_BYTES LIMIT_SECONDS
 
-Writes a JSON line of (exit code, stdout, stderr) for each. A command that crashes, or that hangs, within C too, ends it.
+Writes a JSON line of (exit code, stdout, stderr) for each. A command that crashes or hangs, within C too, ends it.
 """
 
 import json
