@@ -238,6 +238,7 @@ def test_the_new_vectors_go_to_one_place(added, flat, stitch, tmp_path):
         migrate.translate(flat, stitch, into=FIELD)
 
 
+@pytest.mark.slow
 def test_a_field_is_replaced_by_force_alone_and_forget_drops_it(old, stitch, stitch_to):
     before, documents = vectors_by_id(old), list(open_store(old).documents())
     migrate.translate(old, stitch, into=FIELD)
@@ -307,6 +308,7 @@ def later(records):
     return after | {"doc-new": record("doc-new", "what is new", 1)}
 
 
+@pytest.mark.slow
 def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind_of, tmp_path):
     old = kind_of("qdrant-server").make(tmp_path, RECORDS)
     before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=SAMPLE)
@@ -319,6 +321,7 @@ def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind
     assert same(vectors_by_id(old), before)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["lancedb"], indirect=True)
 def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(
@@ -352,6 +355,7 @@ def test_a_run_that_was_killed_goes_on(old, stitch, translated, moment, in_parts
     assert same(vectors_by_id(old), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pgvector"], indirect=True)  # no database has a part in it
 def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(
     old, stitch, translated, in_parts, tmp_path, monkeypatch
@@ -439,6 +443,7 @@ def test_a_forget_that_was_killed_is_finished(old, stitch, translated):
         assert not [path for path in place.parent.iterdir() if path.name.endswith(".dropping")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pgvector"], indirect=True)
 def test_a_column_that_something_depends_on_is_not_dropped(old, stitch, stitch_to, capsys):
     import psycopg
