@@ -35,8 +35,6 @@ IMPORTED = (
     "qdrant_client",
     "s3fs",
     "scipy.sparse",
-    "sentence_transformers",
-    "sklearn.cluster",
     "sklearn.decomposition",
 )
 DEADLINE_S = 200

@@ -5,7 +5,6 @@ import hashlib
 import numpy as np
 
 from migrate.embedders.base import Embedder
-from migrate.errors import UsageError
 from migrate.manifest import ModelIdentity
 from migrate.vectors import Document
 
@@ -79,26 +78,28 @@ def translate_in_parts(old, stitch, location, state):
     migrate.translate(open_store(old), load_stitch(stitch), location)
 
 
+def translate_few_at_once(location, replace):
+    """Let this process translate, and write into a field, a few rows at a time; `replace` is `setattr` or undoes it."""
+    import migrate.steps.translate.job as job
+    import migrate.translate
+    from migrate.stores import open_store
+
+    replace(migrate.translate, "_BATCH_BYTES", 1)
+    replace(migrate.translate, "_FEWEST_ROWS", 32)
+    replace(job, "_PART_BYTES", 1)
+    store = open_store(location)
+    if hasattr(store, "driver"):
+        replace(type(store.rows), "at_once", 25)
+
+
 def translate_into(old, stitch, field, force=False):
     """Translate a few rows at a time into a field of the same records, which is written a few at a time."""
-    import migrate.steps.translate.job as job
     import migrate.translate
     from migrate.stitch.persistence import load_stitch
     from migrate.stores import open_store
 
-    store = open_store(old)
-    migrate.translate._BATCH_BYTES, migrate.translate._FEWEST_ROWS, job._PART_BYTES = 1, 32, 1
-    if hasattr(store, "driver"):
-        type(store.rows).at_once = 50
-    return migrate.translate(store, load_stitch(stitch), into=field, force=force).remarks
-
-
-def refusal_to_translate_into(old, stitch, field):
-    """What the same says where it is refused, None where it is not."""
-    try:
-        translate_into(old, stitch, field)
-    except UsageError as error:
-        return str(error)
+    translate_few_at_once(old, setattr)
+    return migrate.translate(open_store(old), load_stitch(stitch), into=field, force=force).remarks
 
 
 def sync_billed(old, new, cache, bill):

@@ -33,9 +33,7 @@ def test_every_command_runs_on_milvus(corpus, beir, write_vectors, tmp_path, cap
     path = write_vectors(tmp_path / "model.npz", SOURCE)
     old = maker_of("milvus").make(tmp_path / "old", records_of(corpus.documents, np.load(path)["docs"]), "ip")
     stitch, new, model = str(tmp_path / "stitch"), f"milvus:{tmp_path}/new#docs", f"file:{path}"
-    stamp = ["stamp", old, "--model", model]
-    assert run(stamp) == 0, capsys.readouterr().err
-    assert run(stamp) == 2 and run([*stamp, "--force"]) == 0
+    assert run(["stamp", old, "--model", model]) == 0, capsys.readouterr().err
     assert open_store(old).info.manifest.model.spec == "file:model.npz"
     assert run(["assess", old, "--target", TARGET]) == 0
     assert run(["fit", old, "--target", TARGET, "--sample", "100", "-o", stitch]) == 0
@@ -50,11 +48,9 @@ def test_every_command_runs_on_milvus(corpus, beir, write_vectors, tmp_path, cap
         document.id: document.text for document in corpus.documents
     }
     assert stored_confidence(store).shape == (150,)
-    for reference in ("build", "pool"):
-        audit = ["audit", new, "--reference", reference, "--judged", str(beir), "--source", old]
-        assert run([*audit, "--source-model", model, "-q"]) in (0, 1, 3), capsys.readouterr().err
+    audit = ["audit", new, "--judged", str(beir), "--source", old]
+    assert run([*audit, "--source-model", model, "-q"]) in (0, 1, 3), capsys.readouterr().err
     assert run(["check", new, "--model", TARGET]) in (0, 1)  # translated vectors are not quite those of the model
-    assert run(["check", new, "--model", SOURCE]) != 0
     assert run(["translate", old, stitch, "-o", f"faiss:{tmp_path}/flat"]) == 0
     flat = open_store(tmp_path / "flat")
     assert sorted(flat.documents(), key=lambda document: document.id) == list(store.documents())

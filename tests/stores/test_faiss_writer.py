@@ -64,7 +64,7 @@ def test_built_output_holds_the_same_ids_with_the_new_vectors(factory, labels, m
         assert (index.search(np.ascontiguousarray(halve(vectors)), 1)[1][:, 0] == labels).mean() > 0.97
 
 
-@pytest.mark.parametrize("factory", ["HNSW8,SQ8", "OPQ4_8,IVF4,PQ4x4"])
+@pytest.mark.parametrize("factory", ["HNSW8,SQ8", pytest.param("OPQ4_8,IVF4,PQ4x4", marks=pytest.mark.slow)])
 def test_an_index_of_codes_is_built_the_same_every_time(factory, vectors, tmp_path):
     save(build(factory, vectors), tmp_path / "old")
     store = open_store(tmp_path / "old")
