@@ -28,6 +28,7 @@ from migrate.threads import limit_threads
 from migrate.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
 EXTRAS = {
@@ -121,7 +122,7 @@ def leaf_commands() -> dict[str, click.Command]:
 
 
 @cache
-def _entry_points() -> dict[str, EntryPoint]:
+def _entry_points() -> Mapping[str, EntryPoint]:
     from migrate.plugins import installed
 
     return installed("lead_migrate.commands")
