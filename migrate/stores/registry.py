@@ -249,7 +249,7 @@ def _open(location: str) -> Store:
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
     artefact = artefact_kind(path)
-    if artefact not in (None, "store") and not _recognised(path):
+    if artefact not in (None, "store"):
         raise StoreError(f"{path}: lead-migrate wrote this, and it is a {artefact}, not a store; give the store")
     # Both take a file by its looks, and other programs write some that look alike.
     if isinstance(kind, FaissKind | RecordFileKind) and _is_place(root):
