@@ -32,6 +32,9 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.faiss.search import open_search
 from migrate.stores.parquet.kind import LocalParquetStore
 
+# Of databases, some of them servers; the quick tests try what is alike of all stores on files
+pytestmark = pytest.mark.slow
+
 DATABASES = ["pgvector", "lancedb", "qdrant", "qdrant-server"]
 KINDS = [*DATABASES, "parquet"]
 FIELD = "embedding_new"
@@ -238,7 +241,6 @@ def test_the_new_vectors_go_to_one_place(added, flat, stitch, tmp_path):
         migrate.translate(flat, stitch, into=FIELD)
 
 
-@pytest.mark.slow
 def test_a_field_is_replaced_by_force_alone_and_forget_drops_it(old, stitch, stitch_to):
     before, documents = vectors_by_id(old), list(open_store(old).documents())
     migrate.translate(old, stitch, into=FIELD)
@@ -308,7 +310,6 @@ def later(records):
     return after | {"doc-new": record("doc-new", "what is new", 1)}
 
 
-@pytest.mark.slow
 def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind_of, tmp_path):
     old = kind_of("qdrant-server").make(tmp_path, RECORDS)
     before, fitted = vectors_by_id(old), migrate.fit(old, Hashed(), kind="ridge", sample=SAMPLE)
@@ -321,7 +322,6 @@ def test_a_vector_of_qdrant_without_a_name_gets_another_beside_it_and_stays(kind
     assert same(vectors_by_id(old), before)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["lancedb"], indirect=True)
 def test_the_command_says_before_it_begins_that_programs_of_lancedb_must_name_their_column(
@@ -341,7 +341,6 @@ KILLS = [("pgvector", moment) for moment in MOMENTS]
 KILLS += [(kind, "batch written:3") for kind in DATABASES if kind != "pgvector"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "moment"), KILLS, indirect=["kind"])
 def test_a_run_that_was_killed_goes_on(old, stitch, translated, moment, in_parts):
     before = vectors_by_id(old)
@@ -355,7 +354,6 @@ def test_a_run_that_was_killed_goes_on(old, stitch, translated, moment, in_parts
     assert same(vectors_by_id(old), before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pgvector"], indirect=True)  # no database has a part in it
 def test_a_field_whose_unfinished_work_is_gone_is_replaced_only_if_asked(
     old, stitch, translated, in_parts, tmp_path, monkeypatch
@@ -385,7 +383,6 @@ def test_a_field_of_somebody_else_is_not_written_over(old, stitch, in_parts):
     assert rows == [[1.5] * tools.TARGET_DIM] * COUNT
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
 def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_run_brings_it(
     kind, old, stitch, in_parts, tmp_path
@@ -403,7 +400,6 @@ def test_what_comes_and_goes_before_the_vectors_are_written_is_told_and_another_
     assert same(now, vectors_by_id(migrate.translate(old, stitch, tmp_path / "new", any_store=True).path))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
 def test_a_field_is_replaced_where_it_is_and_a_run_that_was_killed_goes_on_by_force_alone(
     old, stitch, stitch_to, translated_to, in_parts
@@ -420,7 +416,6 @@ def test_a_field_is_replaced_where_it_is_and_a_run_that_was_killed_goes_on_by_fo
     assert open_store(field_at(old)).info.manifest.model.spec == "other"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", DATABASES, indirect=True)
 def test_forget_drops_a_field_that_is_half_written(old, stitch, in_parts):
     before = vectors_by_id(old)
@@ -429,7 +424,6 @@ def test_forget_drops_a_field_that_is_half_written(old, stitch, in_parts):
     assert FIELD not in open_store(old).rows.fields.names() and same(vectors_by_id(old), before)
 
 
-@pytest.mark.slow
 def test_a_forget_that_was_killed_is_finished(old, stitch, translated):
     main = main_vector(old)
     migrate.translate(old, stitch, into=FIELD)
@@ -443,7 +437,6 @@ def test_a_forget_that_was_killed_is_finished(old, stitch, translated):
         assert not [path for path in place.parent.iterdir() if path.name.endswith(".dropping")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pgvector"], indirect=True)
 def test_a_column_that_something_depends_on_is_not_dropped(old, stitch, stitch_to, capsys):
     import psycopg

@@ -21,6 +21,9 @@ from migrate.stores.base import read_all
 from migrate.stores.registry import output_of
 from migrate.testing.stores import example_documents, example_vectors
 
+# Of databases, some of them servers; the quick tests try what is alike of all stores on files
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("psycopg", reason="needs the extra pgvector")
 
 

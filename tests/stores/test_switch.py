@@ -55,6 +55,9 @@ from migrate.stores.registry import find_exchange, output_of
 from migrate.stores.switching import why_no_switch
 from migrate.testing.stores import example_documents
 
+# Of databases, some of them servers; the quick tests try what is alike of all stores on files
+pytestmark = pytest.mark.slow
+
 
 def folders(tmp_path):
     old = Faiss().make(tmp_path / "old", records())
@@ -95,7 +98,7 @@ def parquets(tmp_path):
     return old, kind.place(tmp_path / "new")
 
 
-MAKERS = [folders, sqlites, parquets, *(pytest.param(make, marks=pytest.mark.slow) for make in (tables, served))]
+MAKERS = [folders, sqlites, parquets, tables, served]
 """Of each way of switching one; `tests/golden` switches every kind, and folders of Chroma and LanceDB as an index's."""
 
 
@@ -318,7 +321,6 @@ def die(call, old, new, point, *, plain=False):
     call_in_child(change_switch, call, old, new, plain, point=point if ":" in point else f"{point}:1")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("make", "plain", "point"), KILLS)
 def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, point, tmp_path):
     old, new = stamped(make(tmp_path))
@@ -341,7 +343,6 @@ def test_a_switch_that_is_killed_anywhere_is_finished_or_undone(make, plain, poi
     assert has(new) == ("new", NEW_MODEL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", POINTS)
 def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(make, tmp_path):
     old, new = stamped(make(tmp_path))
@@ -353,7 +354,6 @@ def test_a_way_back_that_is_killed_is_a_switch_again_if_that_is_what_is_wanted(m
     assert (has(old), has(new)) == (("old", OLD_MODEL), ("new", NEW_MODEL))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["noted", "set aside"])
 @pytest.mark.parametrize("make", [folders, tables, served])
 def test_what_is_half_forgotten_is_forgotten_by_the_next(make, point, tmp_path):
@@ -405,9 +405,7 @@ def searched_all_the_while(old, new, search):
     return answers
 
 
-@pytest.mark.parametrize(
-    ("make", "search"), [(folders, search_folder), pytest.param(tables, search_table, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("make", "search"), [(folders, search_folder), (tables, search_table)])
 def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path):
     old, new = make(tmp_path)
     before = tuple(search(old))
@@ -416,7 +414,6 @@ def test_who_searches_all_the_while_gets_one_or_the_other(make, search, tmp_path
     assert answers[-1] == before
 
 
-@pytest.mark.slow
 def test_who_searches_a_collection_all_the_while_gets_one_or_the_other(tmp_path):
     old, new = served(tmp_path)
     from chroma_tools import server
@@ -462,7 +459,6 @@ def named_in_folders(tmp_path):
     return stamped((old, new))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [named_on_a_server, named_in_folders])
 def test_the_embedding_function_changes_with_the_name(make, tmp_path):
     old, new = make(tmp_path)
@@ -624,7 +620,6 @@ def test_a_folder_that_is_a_mount_point_is_refused(which, tmp_path, mount):
         switch(*pair, unproven=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chroma", "sqlite-vec"])
 def test_where_a_folder_has_several_the_string_to_change_is_named(kind, tmp_path):
     kind = kind_class(kind)()

@@ -30,6 +30,9 @@ from migrate.stores.confidence import stored_confidence
 from migrate.stores.file_store import as_files
 from migrate.stores.old_checksums import SOURCES_NAME, stored_sources, vector_checksums
 
+# Of databases, some of them servers; the quick tests try what is alike of all stores on files
+pytestmark = pytest.mark.slow
+
 KINDS = ["faiss", "chroma-server", "milvus", "milvus-server", "sqlite-vec", "pgvector"]
 """`tests/golden` brings stores of the other kinds up to date."""
 
@@ -77,7 +80,6 @@ CROSS = [("faiss", "chroma"), ("faiss", "sqlite-vec"), ("pgvector", "faiss"), ("
          ("faiss", "parquet"), ("parquet", "faiss")]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("old_kind", "new_kind"), [*((name, name) for name in KINDS), *CROSS], ids=lambda name: name)
 def test_a_store_that_changed_is_brought_up_to_date(old_kind, new_kind, kind_of, tmp_path):
     kind, embedder = kind_of(old_kind), Hashed()
@@ -129,7 +131,6 @@ def metadata_alone(records):
     return {**records, document.id: (replace(document, metadata={**document.metadata, "page": 77}), vector)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("old_kind", "new_kind"), [("parquet", "faiss"), ("lancedb", "chroma")])
 def test_metadata_that_changed_alone_goes_along_between_kinds(old_kind, new_kind, kind_of, tmp_path):
     kind, embedder, records = kind_of(old_kind), Hashed(), some_records()
@@ -193,7 +194,6 @@ def undisturbed(tmp_path_factory):
     return Path(new)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "point"), KILLS)
 def test_a_sync_that_is_killed_is_continued_to_the_same_bytes(
     name, point, kind_of, undisturbed, tmp_path, digest, monkeypatch
@@ -313,7 +313,6 @@ def test_what_is_not_compared_goes_along_where_the_old_store_was_written_to(kind
     assert not sync(open_store(old), open_store(new.info.location), target=embedder).written
 
 
-@pytest.mark.slow
 def test_a_table_that_was_asked_for_with_an_index_and_a_column_keeps_them(kind_of, tmp_path):
     kind, records = Faiss(), some_records()
     target = kind_of("pgvector").place(tmp_path)
@@ -473,7 +472,6 @@ def test_deletions_need_no_texts_and_no_model(tmp_path):
     assert sync(open_store(folder), open_store(tmp_path / "new"), target=ById()).counts.added == 10
 
 
-@pytest.mark.slow
 def test_a_vector_that_changes_on_a_server_is_noticed_at_the_end(kind_of, tmp_path):
     kind, records, embedder = kind_of("qdrant-server"), some_records(), Hashed()
     old = kind.make(tmp_path, records)
@@ -503,7 +501,6 @@ def test_confidence_and_checksums_are_in_the_order_of_the_new_store(kind_of, tmp
     assert {name: value for name, (_, value) in plain.items()} == {name: value for name, (_, value) in table.items()}
 
 
-@pytest.mark.slow
 def test_a_plan_says_what_it_would_cost_and_leaves_out_what_is_done(pair, tmp_path):
     old, new = pair
     sync_until("recorded:3", old, new, tmp_path)
@@ -534,7 +531,6 @@ def test_every_bit_of_a_vector_counts():
     assert (vector_checksums(flipped) != checksums).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lancedb", "sqlite-vec", "qdrant", "chroma"])
 def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vectors(name, kind_of, tmp_path):
     kind, records, embedder = kind_of(name), some_records(), Hashed(dim=tools.DIM)
@@ -560,7 +556,6 @@ def test_a_re_embed_that_is_synced_proves_itself_unless_somebody_changed_its_vec
         switch(old, location)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["faiss", "lancedb", "sqlite-vec"])
 def test_a_re_embed_that_was_killed_at_its_end_is_known_by_a_switch_after_the_same_command(name, kind_of, tmp_path):
     kind = kind_of(name)
