@@ -1,6 +1,6 @@
 """What the tool says of each fault: the golden file `sentences.json`, a line for each row of the table.
 
-`*` stands for what varies. `python tests/faults/record.py --write` writes anew what is no longer said so.
+`*` stands for what varies. `python tests/faults/record_sentences.py --write` writes anew what is no longer said so.
 """
 
 import json

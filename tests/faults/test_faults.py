@@ -2,7 +2,7 @@
 
 The rows go through the command line, as a user would. Besides its exit code and its line, which is in `sentences.json`,
 every run leaves its inputs as they were, shows no traceback, and puts nothing under the name of the output unless it
-succeeds. `python tests/faults/record.py --write` writes the lines anew.
+succeeds. `python tests/faults/record_sentences.py --write` writes the lines anew.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def test_a_fault_ends_as_the_table_says(name, place, request):
     states = [lines_of(outcome, fault) for outcome in play(fault, place)]
     assert states
     recorded = getattr(request.config, "recorded_sentences", None)
-    if recorded is not None:  # by `record.py --write`
+    if recorded is not None:  # by `record_sentences.py --write`
         recorded[name] = sentence_of(states, sentence)
         return
     assert sentence is not None, "record it"

@@ -1,6 +1,6 @@
 """Plays the table of faults and compares what the tool says with the golden file, `sentences.json`.
 
-    python tests/faults/record.py [--write] [WORD ...]
+    python tests/faults/record_sentences.py [--write] [WORD ...]
 
 The faults whose names have one of the words, all by default. With `--write` the sentences that differ are written anew.
 """
