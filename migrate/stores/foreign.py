@@ -15,8 +15,11 @@ from typing import Final
 from migrate.errors import UnsupportedStoreError
 from migrate.stores.binary_reader import read_errors, read_head
 from migrate.stores.faiss import fourcc
+from migrate.stores.switching import BESIDE
 
 _HEAD_BYTES: Final = 4_096
+_MOST_FILES: Final = 100
+"""Files of a folder that are looked at: those that tell a kind come first, or are many."""
 
 _BESIDE: Final = (
     'put the documents beside it, in the same order, as docs.jsonl ({"id", "text"} a line), and give vectors.npy'
@@ -160,13 +163,16 @@ _INSIDE: Final = {
 
 def refuse_foreign(path: Path) -> None:
     """Raise an UnsupportedStoreError that names what lies at a path, if that is known and holds no index of FAISS."""
-    with read_errors(path):
-        if path.is_dir():
-            files = [file for file in sorted(path.iterdir()) if file.is_file()]
-        else:
-            files = [path]
-        names = {file.name for file in files}
-        heads = {file: read_head(file, _HEAD_BYTES) for file in files[:100]}
+    files = [path]
+    if path.is_dir():
+        with read_errors(path):
+            files = [file for file in sorted(path.iterdir()) if file.is_file() and file.name not in BESIDE]
+    names = {file.name for file in files}
+    # Where an index should be, it is damaged, and that is told by what reads it
+    if any(file.suffix == ".faiss" for file in files):
+        return
+    # A device or a pipe may have no end, and none of these files is one
+    heads = {file: read_head(file, _HEAD_BYTES) for file in files[:_MOST_FILES] if file.is_file()}
     if any(fourcc.is_index(head[: fourcc.HEAD_BYTES]) for head in heads.values()):
         return
     for foreign in FOREIGN:

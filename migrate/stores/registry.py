@@ -16,9 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from migrate.errors import StoreError, UnsupportedStoreError, UsageError
+from migrate.errors import UnsupportedStoreError, UsageError
 from migrate.locations import Address, hide_secrets
-from migrate.manifest import artefact_kind, find_manifest
+from migrate.manifest import artefact_kind, find_manifest, read_manifest
 from migrate.plugins import installed, load_plugin
 from migrate.removed import removal
 from migrate.stores.arrays import ArraysKind
@@ -248,9 +248,9 @@ def _open(location: str) -> Store:
         root = Path(Address.parse(location).place)
     # what nobody recognises is told as what it is instead of the FAISS index that it most likely was meant to be
     kind = next((kind for kind in kinds if _is_place(root) and kind.recognises(root)), _FAISS)
-    artefact = artefact_kind(path)
-    if artefact not in (None, "store"):
-        raise StoreError(f"{path}: lead-migrate wrote this, and it is a {artefact}, not a store; give the store")
+    if exists and artefact_kind(path) not in (None, "store"):
+        # which says what it is
+        read_manifest(path, "store")
     # Both take a file by its looks, and other programs write some that look alike.
     if isinstance(kind, FaissKind | RecordFileKind) and _is_place(root):
         refuse_foreign(root)

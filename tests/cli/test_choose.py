@@ -23,11 +23,11 @@ ASSESS = f"assess store --target {LEXICAL} --target {BETTER}"
 
 
 @pytest.fixture(scope="module")
-def folder(source_folder, beir, lead_migrate, tmp_path_factory):
+def folder(source_folder, all_queries, lead_migrate, tmp_path_factory):
     """A store and judged queries, and the answer of `assess` for two targets."""
     folder = tmp_path_factory.mktemp("choice")
     shutil.copytree(source_folder, folder / "store")
-    shutil.copytree(beir, folder / "judged")
+    shutil.copytree(all_queries, folder / "judged")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))

@@ -58,7 +58,7 @@ def test_a_full_reembed_is_brought_up_to_date_and_switched(changed, lead_migrate
     [
         ("new store", 4, "the store was not made by translate from new but by embed; is the order right?"),
         ("new new", 2, "new: this is the old store itself; name the one that was translated from it"),
-        ("store stitch", 4, "stitch: lead-migrate wrote this, and it is a stitch"),
+        ("store stitch", 4, "stitch: this is a stitch, not a store"),
         ("store nowhere", 4, "nowhere: no such file or folder"),
         ("store new --target tfidf:16", 4, "the saved state is of tfidf:24, not of tfidf:16"),
     ],

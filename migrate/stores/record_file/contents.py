@@ -27,6 +27,7 @@ from migrate.reading import MalformedError, read_json
 from migrate.stores.binary_reader import malformed, read_errors, read_head, shown
 from migrate.stores.documents.base import MOST_BYTES, json_errors
 from migrate.stores.documents.json_shapes import KEY, records_in
+from migrate.stores.documents.jsonl import DOCS_NAME
 from migrate.stores.documents.own_file import Record, cells_of, delimiter_of, is_of_lines, records_of
 from migrate.stores.records import Distance
 from migrate.vectors import Vectors
@@ -51,8 +52,11 @@ _NANO: Final = re.compile(rb'\s*\{\s*"embedding_dim"\s*:')
 
 
 def holds_vectors(path: Path) -> bool:
-    """Return whether a file is named and begins as one of records with vectors."""
-    if path.suffix not in (*JSON, *LINES, *TABLES) or not path.is_file():
+    """Return whether a file is named and begins as one of records with vectors.
+
+    Documents beside an index are not, whatever lists of numbers are among their metadata.
+    """
+    if path.suffix not in (*JSON, *LINES, *TABLES) or path.name == DOCS_NAME or not path.is_file():
         return False
     head = read_head(path, _HEAD_BYTES)
     return _LIST.search(head) is not None or (path.suffix in JSON and _NANO.match(head) is not None)

@@ -39,6 +39,7 @@ from migrate.stores.documents.own_file import Record, own_documents
 from migrate.stores.file_store import RowFileStore, only_file, own_manifest
 from migrate.stores.record_file.contents import Content, content_of, holds_vectors, numbers_of
 from migrate.stores.records import Distance, check_options, choose, read_metric
+from migrate.stores.switching import BESIDE
 from migrate.vectors import Document, Vectors
 from migrate.work.rows import Rows
 from migrate.work.shards import ShardFolder
@@ -84,7 +85,8 @@ class RecordFileKind:
 
 def _files_in(folder: Path) -> list[Path]:
     with read_errors(folder):
-        return [file for file in sorted(folder.iterdir()) if not file.name.startswith(".") and holds_vectors(file)]
+        files = sorted(file for file in folder.iterdir() if file.name not in BESIDE)
+    return [file for file in files if not file.name.startswith(".") and holds_vectors(file)]
 
 
 class RecordFileStore(RowFileStore):
