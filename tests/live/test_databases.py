@@ -16,6 +16,7 @@ from migrate.errors import StoreError
 from migrate.live.options import LiveLimits
 from migrate.live.searcher import LiveSearcher
 from migrate.live.state import LiveState, state_path, text_hash
+from migrate.live.writing import replace_vectors
 from migrate.manifest import ModelIdentity
 from migrate.search.rerank import estimate_scores
 from migrate.steps.switch import rollback, switch
@@ -144,6 +145,20 @@ def test_vectors_of_documents_that_are_gone_are_left_out(location):
     after = open_store(location).records.vectors([*ids, ids[0]])
     assert list(after.ids) == [ids[0], ids[2], ids[3], ids[0]]
     np.testing.assert_array_equal(after.vectors, before.vectors[[0, 2, 3, 0]])
+
+
+def test_true_vectors_of_documents_that_are_gone_or_changed_are_left_out(location):
+    documents = list(open_store(location).documents())[:4]
+    ids = [document.id for document in documents]
+    hashes = {document.id: text_hash(document.text) for document in documents}
+    hashes[ids[2]] = text_hash("another text")
+    edit(location, gone=[ids[1]])
+    store = open_store(location)
+    vectors = np.eye(4, store.info.dim, dtype=np.float32)
+    assert replace_vectors(store, hashes, vectors) == [ids[0], ids[3]]
+    after = open_store(location).records.vectors([ids[0], ids[3]])
+    np.testing.assert_array_equal(after.vectors, vectors[[0, 3]])
+    assert not np.array_equal(open_store(location).records.vectors([ids[2]]).vectors, vectors[2:3])
 
 
 def test_a_document_that_is_deleted_is_not_found(location, tmp_path):
