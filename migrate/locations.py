@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from migrate.errors import UsageError
+
 _USER: Final = re.compile(r"(://[^/?#@:]*):([^/?#]*)@")
 # A password that is a port, as far as one can see, is none; what stands in a parameter is no part of one
 _UNQUOTED: Final = re.compile(r"(://[^/?#@:]*):(?!\d+(?:[/?#]|$))([^@]*)@")
@@ -203,10 +205,16 @@ class Address:
 
     @classmethod
     def of_path(cls, text: str) -> Address:
-        """Take the location of files apart: what is there under the whole text has neither a name nor options."""
+        """Take the location of files apart: what is there under the whole text has neither a name nor options.
+
+        Raises a UsageError where something in the files is named.
+        """
         if os.path.lexists(text):
             return cls(text)
-        return cls.parse(text)
+        address = cls.parse(text)
+        if address.name and os.path.lexists(address.place):
+            raise UsageError(f"{text}: a store in files has no tables or collections; leave #{address.name} out")
+        return address
 
     @classmethod
     def parse(cls, text: str) -> Address:

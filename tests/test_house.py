@@ -44,6 +44,7 @@ OUTSIDE = ("live", "lab", "engines", "collections")
 GROUND_FLOOR = {
     "digests": {"errors", "files"},
     "files": {"errors", "command_notes"},
+    "locations": {"errors"},
     "manifest": {"digests", "errors", "files", "reading", "version"},
     "reading": {"files"},
     "vectors": {"errors", "progress"},

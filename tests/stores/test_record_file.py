@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from faiss_tools import read, rewrite
 
-from migrate.errors import LeadMigrateError
+from migrate.errors import LeadMigrateError, UsageError
 from migrate.stores import open_store
 from migrate.testing.stores import StoreTests, example_documents, example_vectors
 
@@ -176,6 +176,15 @@ def test_fields_and_distance_can_be_named(tmp_path):
     assert (store.info.metric, read(store)[0]) == ("l2", IDS)
     assert np.array_equal(read(store)[1], np.array(VECTORS, np.float32)[:, ::-1])
     assert [document.text for document in store.documents()] == TEXTS
+
+
+def test_a_table_in_files_is_refused(tmp_path):
+    path = tmp_path / "vectors.json"
+    path.write_text(json.dumps(SHAPES["a list of objects"]))
+    np.save(tmp_path / "vectors.npy", np.array(VECTORS))
+    for location in (f"{path}#items", f"{tmp_path / 'vectors.npy'}#items?text=a"):
+        with pytest.raises(UsageError, match="#items"):
+            open_store(location)
 
 
 @pytest.mark.parametrize(
