@@ -73,9 +73,10 @@ def test_exact_search_of_a_store_that_compares_by_cosine_is_by_cosine(tmp_path):
 
 
 def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, tmp_path):
-    location = in_chroma(
-        tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), ef_search=8, max_neighbors=2, ef_construction=2
-    ).info.location
+    poor = {"ef_search": 8, "max_neighbors": 2, "ef_construction": 2}
+    # Chroma keeps the graph from so many documents on; one of fewer is built anew, and another, each time it is opened
+    poor |= {"batch_size": len(DOCUMENTS), "sync_threshold": len(DOCUMENTS)}
+    location = in_chroma(tmp_path / "new", "l2", TARGET.embed_documents(DOCUMENTS), **poor).info.location
     shares = []
     while True:
         (search,) = audit_of(open_store(location), reference).examination.searches
