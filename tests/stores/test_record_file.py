@@ -178,6 +178,16 @@ def test_fields_and_distance_can_be_named(tmp_path):
     assert [document.text for document in store.documents()] == TEXTS
 
 
+def test_a_file_that_changed_since_it_was_opened_is_not_mixed_with_its_vectors(tmp_path):
+    path = tmp_path / "store" / "vectors.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(SHAPES["a list of objects"]))
+    store = open_store(path)
+    path.write_text(json.dumps(SHAPES["a list of objects"] * 2))
+    with pytest.raises(LeadMigrateError, match="vectors"):
+        rewrite(store, tmp_path / "new", lambda old: old, 5)
+
+
 def test_a_table_in_files_is_refused(tmp_path):
     path = tmp_path / "vectors.json"
     path.write_text(json.dumps(SHAPES["a list of objects"]))

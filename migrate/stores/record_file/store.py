@@ -141,10 +141,13 @@ class RecordFileStore(RowFileStore):
         def complete(rows: Rows, _shards: ShardFolder) -> Written:
             target = location / self.index_path.name
             content = content_of(self.index_path)
+            # What else the records hold is read again: of another file it would stand beside vectors of this one
+            self.stamps[0].check()
             with output_errors(target), target.open("w", encoding="utf-8", newline="") as file:
                 content.write(file, self._field, rows)
                 file.flush()
                 os.fsync(file.fileno())
+            self.stamps[0].check()
             return Written()
 
         return StoreWriter(dim, complete)
