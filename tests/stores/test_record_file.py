@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from faiss_tools import read, rewrite
+from faiss_tools import read, rewrite, write_rows
 
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.stores import open_store
@@ -183,9 +183,12 @@ def test_a_file_that_changed_since_it_was_opened_is_not_mixed_with_its_vectors(t
     path.parent.mkdir()
     path.write_text(json.dumps(SHAPES["a list of objects"]))
     store = open_store(path)
+    vectors = read(store)[1]
+    (tmp_path / "new").mkdir()
+    writer = store.destination(tmp_path / "new", 5)
     path.write_text(json.dumps(SHAPES["a list of objects"] * 2))
     with pytest.raises(LeadMigrateError, match="vectors"):
-        rewrite(store, tmp_path / "new", lambda old: old, 5)
+        write_rows(writer, [(0, vectors)], 3)
 
 
 def test_a_table_in_files_is_refused(tmp_path):
