@@ -1,4 +1,4 @@
-"""Options that need not be typed: those of `[tool.lead-migrate]` in the nearest pyproject.toml, and of the environment.
+"""Options that need not be typed: those of the nearest lead-migrate.toml or pyproject.toml, and of the environment.
 
 Click reads the environment itself; here stands what it would pass over in silence.
 """
@@ -12,8 +12,20 @@ from typing import Any
 
 import click
 
-from migrate.cli.options import PREFIX, variable_of
-from migrate.errors import OutputError
+from migrate.cli.options import PREFIX, STITCH, STORE, variable_of
+from migrate.cli.project.settings import (
+    FILE,
+    KEYS,
+    NOT_FOR,
+    PLACES,
+    UNSET_IN,
+    Migration,
+    judged_from,
+    place_from,
+    queries_from,
+    spec_from,
+)
+from migrate.errors import OutputError, UsageError
 from migrate.files import BEIR_URL, WORK_FOLDER, describe_os_error
 from migrate.reading import MalformedError, parse_toml, read_small
 from migrate.removed import removed_command, removed_option
@@ -23,20 +35,35 @@ _TOOL = "lead-migrate"
 
 
 def find_configuration(folder: Path) -> Path | None:
-    """The first pyproject.toml with a table `[tool.lead-migrate]`, in `folder` or above it."""
+    """Return the lead-migrate.toml, or the pyproject.toml with a table `[tool.lead-migrate]`, in `folder` or above it.
+
+    Raises UsageError: the nearest folder has both.
+    """
     for parent in (folder, *folder.parents):
-        path = parent / NAME
+        own = parent / FILE
+        shared = parent / NAME
         # The nearest one with our table: in a monorepo a package has a pyproject.toml of its own
-        if path.is_file() and _table(path) is not None:
-            return path
+        has_table = shared.is_file() and _table(shared) is not None
+        if own.is_file() and has_table:
+            raise UsageError(f"{own}: {shared} has a table [tool.{_TOOL}] too; keep one of the two")
+        if own.is_file():
+            return own
+        if has_table:
+            return shared
     return None
+
+
+def read_migration(path: Path) -> Migration:
+    """Return what a file says of a migration, its paths as seen from the current folder."""
+    return Migration.of(_table(path) or {}, path)
 
 
 def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
     """Return the `default_map` of click: the defaults by command, and those of a command in a group by group.
 
-    Options of the table go to every command that has them, those of `[tool.lead-migrate.COMMAND]` to one. A list goes
-    to the commands where the option can be repeated, if there are any.
+    Options of the table go to every command that has them, those of a table COMMAND in it to one. A list goes
+    to the commands where the option can be repeated, if there are any. Each command has the places of the migration
+    under its own names.
     """
     table = _table(path)
     if table is None:
@@ -48,24 +75,27 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
         if (sentence := removed_command(name)) is not None:
             raise click.UsageError(f"{path}: {sentence}")
     _refuse_unknown(path, by_command, set(allowed), "command")
-    _refuse_unknown_options(path, shared, set().union(*allowed.values()))
+    _refuse_unknown_options(path, shared, {*PLACES}.union(*allowed.values()))
     for name, values in by_command.items():
         _refuse_unknown_options(path, values, set(allowed[name]), name)
+    places = Migration.of(table, path).arguments()
     repeated = {flag for options in allowed.values() for flag, option in options.items() if option.multiple}
     # A list means nothing to a command that takes the option once, and would be refused there
     lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
     default_map: dict[str, Any] = {}
     for name, options in allowed.items():
+        if name in UNSET_IN:
+            continue
         *groups, command = name.split()
         defaults = default_map
         for group in groups:
             defaults = defaults.setdefault(group, {})
-        taken = {flag for flag, option in options.items() if option.multiple or flag not in lists}
-        # The table of a command comes second, and so before what all commands share
-        values = {flag: value for flag, value in shared.items() if flag in taken} | by_command.get(name, {})
-        defaults[command] = {
-            str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()
-        }
+        taken = {flag for flag, option in options.items() if option.multiple or flag not in lists} - {*PLACES}
+        left_out = {flag for flag, others in NOT_FOR.items() if name in others}
+        # The table of a command comes last, and so before what all commands share
+        values = {flag: value for flag, value in shared.items() if flag in taken - left_out} | by_command.get(name, {})
+        typed = {str(options[flag].name): _value(path, options[flag], flag, value) for flag, value in values.items()}
+        defaults[command] = places.get(name, {}) | typed
     return default_map
 
 
@@ -102,6 +132,8 @@ def _table(path: Path) -> dict[str, Any] | None:
         raise click.UsageError(f"{path}: this is not TOML ({error}); correct it") from error
     except OSError as error:
         raise OutputError(f"cannot read {path}: {describe_os_error(error)}; check the permissions") from error
+    if path.name != NAME and "tool" not in content:
+        return content
     tools = content.get("tool")
     if not isinstance(tools, dict):
         return None
@@ -127,10 +159,25 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
         raise click.UsageError(f"{path}: {value!r} of {flag} is not text, a number, true or false; correct it")
     if option.is_flag and isinstance(value, bool):
         return value
-    typed = [str(value) for value in values]
+    typed = [_from_folder(path.parent, option, str(value)) for value in values]
     if option.multiple:
         return typed
     return typed[0]
+
+
+def _from_folder(folder: Path, option: click.Option, value: str) -> str:
+    """Return a value with its path, if it is one, as seen from the current folder; the file's own folder is `folder`."""
+    if option.type in (STORE, STITCH) or isinstance(option.type, click.Path):
+        return place_from(folder, value) or value
+    if option.name in ("target", "source_model", "model", "view"):
+        return spec_from(folder, value) or value
+    if option.name == "judged":
+        return judged_from(folder, value) or value
+    if option.name == "queries":
+        return queries_from(folder, value) or value
+    if option.name == "cache" and value != "none":
+        return place_from(folder, value) or value
+    return value
 
 
 def _refuse_unknown_options(path: Path, values: Iterable[str], allowed: set[str], command: str = "") -> None:
@@ -143,7 +190,13 @@ def _refuse_unknown_options(path: Path, values: Iterable[str], allowed: set[str]
 
 def _refuse_unknown(path: Path, names: Iterable[str], allowed: set[str], noun: str) -> None:
     strange = sorted(set(names) - allowed)
-    if strange:
-        raise click.UsageError(
-            f"{path}: unknown {noun} {strange[0]!r} in [tool.{_TOOL}]{_nearest(strange[0], allowed)}"
-        )
+    if not strange:
+        return
+    where = ""
+    if path.name == NAME:
+        where = f" in [tool.{_TOOL}]"
+    known = f"The keys of a migration are {', '.join(KEYS)}; any other option goes by its name"
+    if noun != "option":
+        known = f"There are {', '.join(sorted(allowed))}"
+    near = _nearest(strange[0], allowed) or "."
+    raise click.UsageError(f"{path}: unknown {noun} {strange[0]!r}{where}{near} {known}")

@@ -93,12 +93,13 @@ class _LazyGroup(click.Group):
 
 
 def _read_settings(ctx: click.Context) -> None:
-    """Take the defaults of the pyproject.toml around the current folder, and name variables that nothing reads.
+    """Take the defaults of the file of settings around the current folder, and name variables that nothing reads.
 
     Such a variable may be a misspelled option.
     """
     from migrate.cli.configuration import find_configuration, read_defaults, unknown_variables
-    from migrate.cli.options import CONFIGURATION, PREFIX
+    from migrate.cli.options import PREFIX
+    from migrate.cli.project.settings import CONFIGURATION
 
     if any(name.startswith(f"{PREFIX}_") for name in os.environ):
         for sentence in unknown_variables(os.environ, leaf_commands().values()):
@@ -171,7 +172,7 @@ def _unavailable(name: str, reason: str) -> click.Command:
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="LEAD_MIGRATE_CONFIG",
-    help="TOML file with a table [tool.lead-migrate].  [default: the nearest pyproject.toml with one]",
+    help="File of settings.  [default: the nearest lead-migrate.toml, or pyproject.toml with [tool.lead-migrate]]",
 )
 @click.option(
     "--work-folder",
@@ -266,7 +267,8 @@ def _ending(error: Exception, program: str) -> tuple[int, str]:
 
 def _name_origin(error: click.BadParameter) -> None:
     """Let the line of a value that was not typed name the variable or the setting that it is from."""
-    from migrate.cli.options import CONFIGURATION, variable_of
+    from migrate.cli.options import variable_of
+    from migrate.cli.project.settings import CONFIGURATION
 
     context = error.ctx
     param = error.param

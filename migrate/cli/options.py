@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
+from migrate.cli.project.settings import CONFIGURATION, note_origin, prefer_typed
 from migrate.cli.terminal import QUIET
 from migrate.errors import UsageError
 from migrate.files import default_cache_path, real_path, refuse_file
@@ -131,6 +132,14 @@ class _Option(click.Option):
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = "SHARE" if self.type.max == 1 else "N"
 
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, click.Parameter]) -> tuple[Any, ParameterSource]:
+        """Read the value as it was typed, else from the file of settings, else from the environment."""
+        value, source = super().consume_value(ctx, opts)
+        # Click would let a variable that was left in a shell change what the file says
+        if source is ParameterSource.ENVIRONMENT and (in_file := ctx.lookup_default(str(self.name))) is not None:
+            return in_file, ParameterSource.DEFAULT_MAP
+        return value, source
+
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what stands in brackets after the help text."""
         extra = super().get_help_extra(ctx)
@@ -172,13 +181,16 @@ class _Command(click.Command):
         """Run the command; where it refuses what the same command has done before, end as that did."""
         from migrate.cli.asked import run_once  # with all kinds of stores, which no help text needs
 
+        note_origin(ctx)
         return run_once(ctx, super().invoke)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; name all that is missing, and what took the place of an option that is gone."""
         typed = list(args)  # click takes them out of `args`
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            prefer_typed(ctx)
+            return rest
         except click.NoSuchOption as error:
             if (sentence := removed_option(error.option_name, command_name(ctx))) is not None:
                 raise click.UsageError(sentence, ctx) from error
@@ -436,10 +448,6 @@ dry_run = option(
     section=GENERAL,
 )
 agreed = option("--yes", is_flag=True, help="Agree to the cost in advance, even beyond --max-cost.", section=COST)
-
-
-CONFIGURATION = "migrate.configuration"
-"""Under this name click's context has the path of the file that options were read from, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)

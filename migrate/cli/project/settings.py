@@ -1,0 +1,219 @@
+"""The keys by which a file names a migration, and the arguments of commands that they stand for.
+
+Reading the file and judging its values is the work of `migrate.cli.configuration`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from migrate.cli.terminal import advise
+from migrate.errors import UsageError
+
+CONFIGURATION: Final = "migrate.configuration"
+"""Under this name click's context has the path of the file that options were read from, where there is one."""
+
+FILE: Final = "lead-migrate.toml"
+"""The file of a migration; `[tool.lead-migrate]` of a pyproject.toml holds the same."""
+
+PLACES: Final = ("store", "output", "stitch", "new-store")
+"""Keys of places, which each command has under a name of its own."""
+
+KEYS: Final = ("store", "target", "source-model", "judged", "queries", "plan", "margin", *PLACES[1:])
+"""The keys of a migration, in the order in which they are written."""
+
+NOT_FOR: Final[Mapping[str, frozenset[str]]] = {
+    # With judged queries, `check` embeds where the manifest would answer, and `assess` embeds a pool for each target
+    "judged": frozenset({"assess", "check"}),
+    "queries": frozenset({"assess"}),
+}
+"""Commands that an option of all commands does not reach, as it would make something else of them."""
+
+UNSET_IN: Final = frozenset({"init", "status"})
+"""Commands that take nothing from the file: one writes it, and the other reads it whole."""
+
+_EITHER: Final = (("judged", "queries"), ("into", "output"), ("as_found", "model"))
+"""Parameters of which a command takes one: where it is typed, that of the file is not meant."""
+
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*:)(.*)", re.DOTALL)
+_LOCAL_MODELS: Final = ("file:", "sentence-transformers:")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a file says of a migration: paths as seen from the current folder, None where a key is left out.
+
+    `folder` is that of the file.
+    """
+
+    folder: Path
+    store: str | None = None
+    target: str | None = None
+    source_model: str | None = None
+    judged: str | None = None
+    queries: str | None = None
+    plan: str | None = None
+    output: str | None = None
+    stitch_place: str | None = None
+    new_place: str | None = None
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any], path: Path) -> Migration:
+        """Return the migration of a table of settings; a UsageError names file and key of a value of another type."""
+        folder = path.parent
+        values = {key: table[key] for key in KEYS if key in table}
+        for key in PLACES:
+            if key in values and (not isinstance(values[key], str) or not values[key]):
+                raise UsageError(f"{path}: {key} is {values[key]!r}, and has to be the text of a place; correct it")
+        texts = {key: value for key, value in values.items() if isinstance(value, str)}
+        return cls(
+            folder=folder,
+            store=place_from(folder, texts.get("store")),
+            target=spec_from(folder, texts.get("target")),
+            source_model=spec_from(folder, texts.get("source-model")),
+            judged=judged_from(folder, texts.get("judged")),
+            queries=queries_from(folder, texts.get("queries")),
+            plan=texts.get("plan"),
+            output=place_from(folder, texts.get("output")),
+            stitch_place=place_from(folder, texts.get("stitch")),
+            new_place=place_from(folder, texts.get("new-store")),
+        )
+
+    @property
+    def stitch(self) -> str | None:
+        """The stitch that `fit` writes and `translate` reads; by default the one in the folder of `run`."""
+        return self.stitch_place or self._inside("stitch")
+
+    @property
+    def new(self) -> str | None:
+        """The new store: by default the one that `run` leaves, which is a full re-embed where nothing was judged."""
+        if self.new_place is not None:
+            return self.new_place
+        full = self.full
+        translated = self._inside("store")
+        if full is not None and translated is not None and Path(full).is_dir() and not Path(translated).exists():
+            return full
+        return translated
+
+    @property
+    def full(self) -> str | None:
+        """The place of a full re-embed, where `run` and `reembed` leave one."""
+        return self._inside("full")
+
+    @property
+    def report(self) -> str | None:
+        """The JSON report of the audit."""
+        return self._inside("report.json")
+
+    def _inside(self, name: str) -> str | None:
+        if self.output is None:
+            return None
+        return str(Path(self.output) / name)
+
+    def arguments(self) -> dict[str, dict[str, Any]]:
+        """Return the arguments and options that the places are, by command and by the name of the parameter."""
+        report = self.report
+        reports = [report] if report is not None else None
+        # `switch` asks for no report of a full re-embed, and would hold one that is named against it
+        proof = report if report is not None and self.new != self.full and Path(report).is_file() else None
+        old_store = {"store": self.store}
+        new_store = {"store": self.new}
+        by_command: dict[str, dict[str, Any]] = {
+            "inspect": old_store,
+            "assess": old_store,
+            "stamp": {**old_store, "model": self.source_model},
+            "check": {**old_store, "model": self.source_model},
+            "run": {**old_store, "output": self.output},
+            "fit": {**old_store, "output": self.stitch},
+            "translate": {**old_store, "stitch": self.stitch, "output": self.new},
+            "reembed": {**old_store, "output": self.full},
+            "audit": {**new_store, "source": self.store, "report": reports},
+            "sync": {"old": self.store, "new": self.new},
+            "switch": {"old": self.store, "new": self.new, "audit": proof},
+            # `forget` is left out: what deletes a store names it
+            "rollback": {"old": self.store},
+            **{f"live {name}": new_store for name in ("run", "status", "stop", "pause", "resume")},
+        }
+        return {
+            command: {name: value for name, value in values.items() if value is not None}
+            for command, values in by_command.items()
+        }
+
+
+def place_from(folder: Path, location: str | None) -> str | None:
+    """Return a location that is relative to a folder as seen from the current one: a path, or one behind a kind."""
+    if location is None:
+        return None
+    scheme = _SCHEME.fullmatch(location)
+    if scheme is not None and not (folder / location).exists():
+        if "://" in scheme[2].partition("#")[0] or scheme[2].startswith("//"):
+            return location
+        return scheme[1] + _path_from(folder, scheme[2])
+    return _path_from(folder, location)
+
+
+def spec_from(folder: Path, spec: str | None) -> str | None:
+    """Return a model whose name is a path relative to a folder as seen from the current one."""
+    if spec is None:
+        return None
+    for kind in _LOCAL_MODELS:
+        name = spec.removeprefix(kind)
+        # The name of a model on a hub has a slash too
+        if name != spec and (kind == "file:" or (folder / name.partition(",")[0]).exists()):
+            return kind + _path_from(folder, name)
+    return spec
+
+
+def judged_from(folder: Path, name: str | None) -> str | None:
+    """Return judged queries, a folder or the name of a BEIR set, perhaps with a split."""
+    if name is None:
+        return None
+    if (folder / name).exists() or (folder / name.rpartition(":")[0]).is_dir() and ":" in name:
+        return _path_from(folder, name)
+    return name
+
+
+def queries_from(folder: Path, name: str | None) -> str | None:
+    """Return queries without judgements, a file or the word `synthetic`."""
+    if name is None or name == "synthetic":
+        return name
+    return _path_from(folder, name)
+
+
+def _path_from(folder: Path, path: str) -> str:
+    if os.path.isabs(path):  # noqa: PTH117 - a Path would lose a slash that is part of what follows
+        return path
+    way = os.path.relpath(folder)
+    if way == os.curdir:
+        return path
+    return f"{way}/{path}"
+
+
+def prefer_typed(context: click.Context) -> None:
+    """Let a parameter that was typed take the place of another from the file, where a command takes one of the two."""
+    for pair in _EITHER:
+        for typed, other in (pair, pair[::-1]):
+            sources = [context.get_parameter_source(name) for name in (typed, other)]
+            if sources == [ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP]:
+                context.params[other] = None
+                context.set_parameter_source(other, ParameterSource.DEFAULT)
+
+
+def note_origin(context: click.Context) -> None:
+    """Say which arguments and options are from the file, in one line."""
+    names = [
+        max(param.opts, key=len).lstrip("-").lower()
+        for param in context.command.params
+        if context.get_parameter_source(str(param.name)) is ParameterSource.DEFAULT_MAP
+    ]
+    if names:
+        path = os.path.relpath(context.meta[CONFIGURATION])
+        advise(f"from {path}: {', '.join(names)}")
