@@ -2,10 +2,14 @@
 
 SECTIONS = {
     "Start here": {
+        "init": "Write the file that commands without arguments follow.",
+        "run": "Fit, translate and audit in one command.",
+        "status": "Say where the migration stands, and what is next.",
+    },
+    "Before that": {
         "demo": "Move a store that ships with the package, offline.",
         "inspect": "Show what a store or a stitch contains.",
         "assess": "Estimate what a migration would cost, or choose a target.",
-        "run": "Fit, translate and audit in one command.",
     },
     "Steps": {
         "fit": "Re-embed a sample and learn the map to the new model.",

@@ -142,7 +142,7 @@ def advise_other_queries() -> Iterator[None]:
         yield
     except DocumentQueriesError as error:
         if not is_quiet():  # `main` prints it behind the line of the error
-            error.add_note(_next_line([*typed_again(but=_OF_QUERIES), "--queries=synthetic"]))
+            error.add_note(next_line([*typed_again(but=_OF_QUERIES), "--queries=synthetic"]))
         raise
 
 
@@ -164,10 +164,10 @@ def advise_paragraph(text: str) -> None:
 
 
 def _advise_words(arguments: Sequence[str]) -> None:
-    advise(_next_line(arguments))
+    advise(next_line(arguments))
 
 
-def _next_line(arguments: Sequence[str]) -> str:
+def next_line(arguments: Sequence[str]) -> str:
     """Return the line of the next command; what is to be filled in or set for it is printed."""
     root = click.get_current_context().find_root()
     program = root.info_name or PROGRAM

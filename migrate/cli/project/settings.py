@@ -61,6 +61,7 @@ class Migration:
     judged: str | None = None
     queries: str | None = None
     plan: str | None = None
+    margin: float | None = None
     output: str | None = None
     stitch_place: str | None = None
     new_place: str | None = None
@@ -73,6 +74,7 @@ class Migration:
         for key in PLACES:
             if key in values and (not isinstance(values[key], str) or not values[key]):
                 raise UsageError(f"{path}: {key} is {values[key]!r}, and has to be the text of a place; correct it")
+        margin = values.get("margin")
         texts = {key: value for key, value in values.items() if isinstance(value, str)}
         return cls(
             folder=folder,
@@ -82,6 +84,8 @@ class Migration:
             judged=judged_from(folder, texts.get("judged")),
             queries=queries_from(folder, texts.get("queries")),
             plan=texts.get("plan"),
+            # Of another type it is refused by the commands that take it
+            margin=float(margin) if isinstance(margin, int | float) else None,
             output=place_from(folder, texts.get("output")),
             stitch_place=place_from(folder, texts.get("stitch")),
             new_place=place_from(folder, texts.get("new-store")),
@@ -94,14 +98,13 @@ class Migration:
 
     @property
     def new(self) -> str | None:
-        """The new store: by default the one that `run` leaves, which is a full re-embed where nothing was judged."""
+        """The new store: by default what `run` or `reembed` leaves, a full re-embed where there is one."""
         if self.new_place is not None:
             return self.new_place
-        full = self.full
-        translated = self._inside("store")
-        if full is not None and translated is not None and Path(full).is_dir() and not Path(translated).exists():
-            return full
-        return translated
+        # Every vector in it is a true one, so it goes before the translation that may lie beside it
+        if self.full is not None and Path(self.full).is_dir():
+            return self.full
+        return self._inside("store")
 
     @property
     def full(self) -> str | None:
