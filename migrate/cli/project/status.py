@@ -56,17 +56,24 @@ class Status:
 
 @dataclass(slots=True)
 class _Findings:
-    """What is found out of step with something else; the first `next_command` that is noted stays."""
+    """What is found out of step with something else, and the next command: the one that mends the first of it."""
 
     stale: list[str] = field(default_factory=list)
     next_command: Sequence[str] | None = None
     hint: str = ""
+    is_settled: bool = False
 
     def add(self, sentence: str, *next_command: str) -> None:
-        """Note a sentence, and the command that mends what it says."""
+        """Note a sentence, and the command that mends what it says; none where only the file can be corrected."""
         self.stale.append(sentence)
-        if self.next_command is None and next_command:
+        self.lead_to(next_command or None)
+
+    def lead_to(self, next_command: Sequence[str] | None, hint: str = "") -> None:
+        """Let this be the next command, unless something before it was out of step."""
+        if not self.is_settled:
             self.next_command = next_command
+            self.hint = hint
+        self.is_settled = True
 
 
 def command(as_json: bool) -> None:
@@ -115,25 +122,25 @@ def examine(migration: Migration, store: str, new: str, progress: Progress) -> S
         return Status(facts, hint="the store is of the target model already: the migration is done")
     findings = _Findings()
     stitch, manifest = _stitch(migration, old, findings)
+    again = _made_again(migration, stitch, findings)
     try:
         opened = open_store(new)
     except LeadMigrateError as error:
         if Path(new).exists():
-            findings.add(f"{new}: {error}", *_made_again(migration))
-        elif findings.next_command is None:
-            findings.next_command, findings.hint = _before_translation(migration, stitch)
+            findings.add(f"{new}: {error}", *again)
+        else:
+            findings.lead_to(*_before_translation(migration, stitch))
         return Status(facts, stitch, stale=findings.stale, next_command=findings.next_command, hint=findings.hint)
-    findings.next_command = None
-    _compare_new(migration, old, opened, manifest, findings, progress)
+    # What is there needs its stitch no more, unless it is itself out of step
+    findings.is_settled = False
+    _compare_new(migration, old, opened, manifest, findings, again, progress)
     verdict = None
     if is_all_true(opened):
         _lead_to_switch(old, opened, findings)
     else:
         verdict = _verdict(migration, old, opened, findings)
     new_facts = {"location": new, **_store_facts(opened)}
-    return Status(
-        facts, stitch, new_facts, verdict, None, findings.stale, findings.next_command, findings.hint
-    )
+    return Status(facts, stitch, new_facts, verdict, None, findings.stale, findings.next_command, findings.hint)
 
 
 def _switched(migration: Migration, store: str, new: str, record: Record) -> Status:
@@ -214,14 +221,18 @@ def _before_translation(
     return ("run",), ""
 
 
-def _made_again(migration: Migration) -> tuple[str, ...]:
-    """Return the command that makes the new store anew in its place."""
+def _made_again(
+    migration: Migration, stitch: Mapping[str, Any] | None, findings: _Findings
+) -> Sequence[str]:
+    """Return the command that makes the new store anew in its place, or what that needs first."""
     if migration.new_place is None and migration.output is not None:
         if (Path(migration.output) / RECORD).exists():
             return ("run", "--force")
         if migration.full == migration.new:
             return ("reembed", "--force")
-    return ("translate", "--force")
+    if stitch is None:
+        return ("fit",)
+    return findings.next_command or ("translate", "--force")
 
 
 def _compare_new(
@@ -230,16 +241,15 @@ def _compare_new(
     new: Store,
     stitch: Manifest | None,
     findings: _Findings,
+    again: Sequence[str],
     progress: Progress,
 ) -> None:
     """Note whether the new store is of the target, of the stitch and of the old store as it is."""
     place = str(migration.new)
     manifest = new.info.manifest
     if manifest is None or not is_made_from_another(new):
-        findings.add(f"{place} was not translated or embedded by {PROGRAM}; name another place")
-        findings.hint = "correct `output` or `new-store` in the file"
+        findings.add(f"{place} was not translated or embedded by {PROGRAM}; name another place in the file")
         return
-    again = _made_again(migration)
     if manifest.model is not None and not same_model(migration.target, manifest.model):
         findings.add(f"{place} is of {manifest.model.spec}, and the file names {migration.target}", *again)
     files = {} if stitch is None else dict(stitch.stitch.files or {})
@@ -263,21 +273,18 @@ def _compare_new(
 
 
 def _lead_to_switch(old: Store, new: Store, findings: _Findings) -> None:
-    if findings.next_command is not None or findings.stale:
-        return
     why = why_no_switch(old, new)
     if why is None:
-        findings.next_command = ("switch",)
+        findings.lead_to(("switch",))
     else:
-        findings.hint = f"no switch: {why}; let your programs open {new.info.location} and ask by its model"
+        findings.lead_to(None, f"no switch: {why}; let your programs open {new.info.location} and ask by its model")
 
 
 def _verdict(migration: Migration, old: Store, new: Store, findings: _Findings) -> dict[str, Any] | None:
     """Return what the report says, and note whether it is of these stores and of what the file asks for."""
     place = str(migration.report)
     if migration.report is None or not Path(place).exists():
-        if findings.next_command is None and not findings.stale:
-            findings.next_command = ("audit",)
+        findings.lead_to(("audit",))
         return None
     # A finished run takes another margin, plan or set of queries by itself, and keeps its stores
     has_run = migration.output is not None and (Path(migration.output) / RECORD).exists()
@@ -305,8 +312,7 @@ def _verdict(migration: Migration, old: Store, new: Store, findings: _Findings) 
     if plan["name"] != TRANSLATED:
         bounds = report["family"][plan["name"]]
     manifest = report.get("manifest") or {}
-    if findings.next_command is None and not findings.stale:
-        _lead_from(migration, report, old, new, findings)
+    _lead_from(migration, report, old, new, findings)
     return {
         "report": place,
         "outcome": plan["outcome"],
@@ -348,15 +354,15 @@ def _lead_from(
         return
     words = (report.get("recommendation") or {}).get("command")
     if not words:
-        return
-    if words[0] == "reembed" and not any(str(word).startswith("--share") for word in words):
+        findings.lead_to(("report", str(migration.report)))
+    elif words[0] == "reembed" and migration.full is not None and not any("--share" in word for word in words):
         # By the file it goes to the place where `switch` looks for it
-        findings.next_command = ("reembed",) if migration.full is not None else tuple(words)
+        findings.lead_to(("reembed",))
     elif migration.folder.resolve() != Path.cwd():
-        # Its paths are as they were typed beside the file
-        findings.next_command = ("report", str(migration.report))
+        # The paths of what the report advises are as they were typed beside the file
+        findings.lead_to(("report", str(migration.report)))
     else:
-        findings.next_command = tuple(map(str, words))
+        findings.lead_to(tuple(map(str, words)))
 
 
 def same_model(spec: str | None, model: ModelIdentity | None) -> bool:
