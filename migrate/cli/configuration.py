@@ -19,7 +19,7 @@ from migrate.cli.project.settings import (
     NOT_FOR,
     PLACES,
     UNSET_IN,
-    Migration,
+    MigrationSettings,
     judged_from,
     place_from,
     queries_from,
@@ -53,9 +53,9 @@ def find_configuration(folder: Path) -> Path | None:
     return None
 
 
-def read_migration(path: Path) -> Migration:
+def read_migration(path: Path) -> MigrationSettings:
     """Return what a file says of a migration, its paths as seen from the current folder."""
-    return Migration.of(_table(path) or {}, path)
+    return MigrationSettings.of(_table(path) or {}, path)
 
 
 def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def read_defaults(path: Path, commands: Mapping[str, click.Command]) -> dict[str
     _refuse_unknown_options(path, shared, {*PLACES}.union(*allowed.values()))
     for name, values in by_command.items():
         _refuse_unknown_options(path, values, set(allowed[name]), name)
-    places = Migration.of(table, path).arguments()
+    places = MigrationSettings.of(table, path).arguments()
     repeated = {flag for options in allowed.values() for flag, option in options.items() if option.multiple}
     # A list means nothing to a command that takes the option once, and would be refused there
     lists = {flag for flag, value in shared.items() if isinstance(value, list) and flag in repeated}
@@ -166,7 +166,7 @@ def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:
 
 
 def _from_folder(folder: Path, option: click.Option, value: str) -> str:
-    """Return a value with its path, if it is one, as seen from the current folder; the file's own folder is `folder`."""
+    """Return a value that is a path in the folder of the file as seen from the current folder; any other as it is."""
     if option.type in (STORE, STITCH) or isinstance(option.type, click.Path):
         return place_from(folder, value) or value
     if option.name in ("target", "source_model", "model", "view"):

@@ -181,6 +181,7 @@ class _Command(click.Command):
         """Run the command; where it refuses what the same command has done before, end as that did."""
         from migrate.cli.asked import run_once  # with all kinds of stores, which no help text needs
 
+        prefer_typed(ctx)
         note_origin(ctx)
         return run_once(ctx, super().invoke)
 
@@ -188,9 +189,7 @@ class _Command(click.Command):
         """Read the arguments; name all that is missing, and what took the place of an option that is gone."""
         typed = list(args)  # click takes them out of `args`
         try:
-            rest = super().parse_args(ctx, args)
-            prefer_typed(ctx)
-            return rest
+            return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             if (sentence := removed_option(error.option_name, command_name(ctx))) is not None:
                 raise click.UsageError(sentence, ctx) from error

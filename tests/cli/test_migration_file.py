@@ -68,13 +68,18 @@ def test_paths_are_relative_to_the_file_which_is_looked_for_above(migration, mon
     ],
 )
 def test_a_location_keeps_its_kind_and_what_follows_its_path(value, seen, tmp_path, monkeypatch):
-    from migrate.cli.project.settings import Migration
+    from migrate.cli.project.settings import MigrationSettings
 
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    assert Migration.of({"store": value}, tmp_path / FILE).store == seen
-    assert Migration.of({"target": "file:a.npz,dimensions=8"}, tmp_path / FILE).target == "file:../a.npz,dimensions=8"
-    assert Migration.of({"target": "sentence-transformers:org/name"}, tmp_path / FILE).target.endswith(":org/name")
+    assert MigrationSettings.of({"store": value}, tmp_path / FILE).store == seen
+    assert (
+        MigrationSettings.of({"target": "file:a.npz,dimensions=8"}, tmp_path / FILE).target
+        == "file:../a.npz,dimensions=8"
+    )
+    assert MigrationSettings.of({"target": "sentence-transformers:org/name"}, tmp_path / FILE).target.endswith(
+        ":org/name"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_init_writes_what_it_sees_and_was_told(store, judged, lead_migrate):
 )
 def test_init_refuses_what_would_not_run(words, code, told, store, judged, lead_migrate):
     if words.startswith("."):
-        os.symlink("store", "old")
+        Path("old").symlink_to("store")
     ended = lead_migrate(f"init {words}", code=code)
     assert told in ended.complaint and not FILE.exists()
 

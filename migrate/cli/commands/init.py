@@ -21,7 +21,6 @@ class InitOptions:
         metadata=described(
             "Model that STORE was built with.  [default: the one that the store names]",
             "text",
-            flags=("--source-model", "--source"),
             metavar="SPEC",
         ),
     )

@@ -1,1 +1,1 @@
-"""A migration that a file names once: its settings, the command that writes them, and the one that says what is next."""
+"""A migration that a file names once: its settings, `init`, which writes them, and `status`."""

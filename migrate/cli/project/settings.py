@@ -48,8 +48,8 @@ _LOCAL_MODELS: Final = ("file:", "sentence-transformers:")
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
-    """What a file says of a migration: paths as seen from the current folder, None where a key is left out.
+class MigrationSettings:
+    """Settings of a migration: paths as seen from the current folder, None where a key is left out.
 
     `folder` is that of the file.
     """
@@ -67,7 +67,7 @@ class Migration:
     new_place: str | None = None
 
     @classmethod
-    def of(cls, table: Mapping[str, Any], path: Path) -> Migration:
+    def of(cls, table: Mapping[str, Any], path: Path) -> MigrationSettings:
         """Return the migration of a table of settings; a UsageError names file and key of a value of another type."""
         folder = path.parent
         values = {key: table[key] for key in KEYS if key in table}
@@ -179,7 +179,7 @@ def judged_from(folder: Path, name: str | None) -> str | None:
     """Return judged queries, a folder or the name of a BEIR set, perhaps with a split."""
     if name is None:
         return None
-    if (folder / name).exists() or (folder / name.rpartition(":")[0]).is_dir() and ":" in name:
+    if (folder / name).exists() or ((folder / name.rpartition(":")[0]).is_dir() and ":" in name):
         return _path_from(folder, name)
     return name
 

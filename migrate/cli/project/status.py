@@ -16,7 +16,7 @@ from migrate.audit_report import read_audit
 from migrate.audit_report.names import TRANSLATED
 from migrate.cli.configuration import read_migration
 from migrate.cli.next_step import command_line, next_line
-from migrate.cli.project.settings import CONFIGURATION, FILE, Migration
+from migrate.cli.project.settings import CONFIGURATION, FILE, MigrationSettings
 from migrate.cli.terminal import PROGRAM, advise, progress_bar, show, show_json
 from migrate.embedders.kinds import parse_spec, split_settings, split_spec
 from migrate.errors import LeadMigrateError, UsageError
@@ -56,7 +56,7 @@ class Status:
 
 @dataclass(slots=True)
 class _Findings:
-    """What is found out of step with something else, and the next command: the one that mends the first of it."""
+    """Artefacts that are out of step with what they were made from, and the next command, which mends the first."""
 
     stale: list[str] = field(default_factory=list)
     next_command: Sequence[str] | None = None
@@ -104,7 +104,7 @@ def command(as_json: bool) -> None:
         advise(next_line(status.next_command))
 
 
-def examine(migration: Migration, store: str, new: str, progress: Progress) -> Status:
+def examine(migration: MigrationSettings, store: str, new: str, progress: Progress) -> Status:
     """Read what the commands of a migration have left, and compare each with what it was made from.
 
     `store` and `new` are the locations of the old and of the new store. Reads both stores whole where both are there.
@@ -143,7 +143,7 @@ def examine(migration: Migration, store: str, new: str, progress: Progress) -> S
     return Status(facts, stitch, new_facts, verdict, None, findings.stale, findings.next_command, findings.hint)
 
 
-def _switched(migration: Migration, store: str, new: str, record: Record) -> Status:
+def _switched(migration: MigrationSettings, store: str, new: str, record: Record) -> Status:
     """Return the status after a switch, whose record says everything."""
     facts = {name: record.get(name) for name in ("old", "new", "aside", "model", "old_model", "two_stage")}
     findings = _Findings()
@@ -160,9 +160,7 @@ def _switched(migration: Migration, store: str, new: str, record: Record) -> Sta
     elif not findings.stale and migration.target is not None:
         # As the file names it: an artefact keeps the bare name of a file
         words = ("check", store, "--model", migration.target)
-    return Status(
-        {"location": store}, switched=facts, stale=findings.stale, next_command=words, hint=hint
-    )
+    return Status({"location": store}, switched=facts, stale=findings.stale, next_command=words, hint=hint)
 
 
 def _store_facts(store: Store) -> dict[str, Any]:
@@ -175,7 +173,9 @@ def _store_facts(store: Store) -> dict[str, Any]:
     return facts
 
 
-def _stitch(migration: Migration, old: Store, findings: _Findings) -> tuple[dict[str, Any] | None, Manifest | None]:
+def _stitch(
+    migration: MigrationSettings, old: Store, findings: _Findings
+) -> tuple[dict[str, Any] | None, Manifest | None]:
     """Return the facts of the stitch and its manifest; one on object storage is not looked at."""
     if migration.stitch is None or artefact_kind(Path(migration.stitch)) != "stitch":
         return None, None
@@ -202,7 +202,7 @@ def _stitch(migration: Migration, old: Store, findings: _Findings) -> tuple[dict
 
 
 def _before_translation(
-    migration: Migration, stitch: Mapping[str, Any] | None
+    migration: MigrationSettings, stitch: Mapping[str, Any] | None
 ) -> tuple[Sequence[str] | None, str]:
     """Return the command that leads to a new store where there is none, and what is to be known of it."""
     if migration.target is None:
@@ -221,9 +221,7 @@ def _before_translation(
     return ("run",), ""
 
 
-def _made_again(
-    migration: Migration, stitch: Mapping[str, Any] | None, findings: _Findings
-) -> Sequence[str]:
+def _made_again(migration: MigrationSettings, stitch: Mapping[str, Any] | None, findings: _Findings) -> Sequence[str]:
     """Return the command that makes the new store anew in its place, or what that needs first."""
     if migration.new_place is None and migration.output is not None:
         if (Path(migration.output) / RECORD).exists():
@@ -236,7 +234,7 @@ def _made_again(
 
 
 def _compare_new(
-    migration: Migration,
+    migration: MigrationSettings,
     old: Store,
     new: Store,
     stitch: Manifest | None,
@@ -280,7 +278,7 @@ def _lead_to_switch(old: Store, new: Store, findings: _Findings) -> None:
         findings.lead_to(None, f"no switch: {why}; let your programs open {new.info.location} and ask by its model")
 
 
-def _verdict(migration: Migration, old: Store, new: Store, findings: _Findings) -> dict[str, Any] | None:
+def _verdict(migration: MigrationSettings, old: Store, new: Store, findings: _Findings) -> dict[str, Any] | None:
     """Return what the report says, and note whether it is of these stores and of what the file asks for."""
     place = str(migration.report)
     if migration.report is None or not Path(place).exists():
@@ -344,9 +342,9 @@ def _differing(asked: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
 
 
 def _lead_from(
-    migration: Migration, report: Mapping[str, Any], old: Store, new: Store, findings: _Findings
+    migration: MigrationSettings, report: Mapping[str, Any], old: Store, new: Store, findings: _Findings
 ) -> None:
-    """Find the next command after a verdict that holds: the switch where it is allowed, else what the report advises."""
+    """Find the next command after a verdict that holds: the switch if it is allowed, else what the report advises."""
     plan = report["plan"]
     can_serve = plan["name"] == TRANSLATED or plan["name"].startswith("two-stage")
     if plan["outcome"] == Outcome.SAFE and can_serve and not report["verdict"]["provisional"]:
