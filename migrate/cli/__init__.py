@@ -31,6 +31,9 @@ SECTIONS = {
         "check": "Verify which model a store's vectors come from.",
         "stamp": "Record which model a store's vectors come from.",
     },
+    "Shell": {
+        "completion": "Print the script that completes words in a shell.",
+    },
     "Lab": {
         "embed": "",
         "compare": "",
