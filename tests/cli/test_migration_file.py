@@ -87,7 +87,8 @@ def test_a_location_keeps_its_kind_and_what_follows_its_path(value, seen, tmp_pa
     [
         ('stroe = "x"\n', "lead-migrate.toml: unknown option 'stroe'; did you mean store? The keys of a migration are"),
         ('nonsense = "x"\n', "unknown option 'nonsense'. The keys of a migration are store, target, source-model"),
-        ("store = 5\n", "lead-migrate.toml: store is 5, and has to be the text of a place"),
+        ("store = 5\n", "lead-migrate.toml: store is 5, and has to be text"),
+        ("judged = true\n", "lead-migrate.toml: judged is True, and has to be text"),
         ('output = ""\n', "lead-migrate.toml: output is ''"),
         ('new-store = ["a"]\n', "lead-migrate.toml: new-store is ['a']"),
         ("margin = true\n", "Invalid value for margin in "),
@@ -102,6 +103,13 @@ def test_a_fault_of_the_file_is_one_line(text, told, lead_migrate):
         if command == "status" and "margin" in text:
             continue  # it does not need that
         assert told in ended.complaint and ended.code == 2 and ended.err.count("\n") == 1
+
+
+def test_a_password_in_the_file_is_printed_nowhere(lead_migrate):
+    say('store = "pgvector:postgresql://ann:geheim@127.0.0.1:1/shop#items"\noutput = "out"\ntarget = "tfidf:24"\n')
+    for command, code in (("status", 0), ("status --json", 0), ("inspect", (2, 5, 7))):
+        ended = lead_migrate(command, code=code)
+        assert "geheim" not in ended.out + ended.err and "ann" in ended.out + ended.err
 
 
 def test_one_of_two_files_in_a_folder_would_be_passed_over(lead_migrate):

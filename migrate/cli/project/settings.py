@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from migrate.cli.terminal import advise
 from migrate.errors import UsageError
+from migrate.locations import hide_secrets
 
 CONFIGURATION: Final = "migrate.configuration"
 """Under this name click's context has the path of the file that options were read from, where there is one."""
@@ -71,9 +72,11 @@ class MigrationSettings:
         """Return the migration of a table of settings; a UsageError names file and key of a value of another type."""
         folder = path.parent
         values = {key: table[key] for key in KEYS if key in table}
-        for key in PLACES:
-            if key in values and (not isinstance(values[key], str) or not values[key]):
-                raise UsageError(f"{path}: {key} is {values[key]!r}, and has to be the text of a place; correct it")
+        for key, value in values.items():
+            # A number that is text is read as one that was typed; `assess` takes a list of targets
+            may_be_other = key == "margin" or (key == "target" and isinstance(value, list))
+            if not may_be_other and (not isinstance(value, str) or not value):
+                raise UsageError(f"{path}: {key} is {value!r}, and has to be text; correct it, or leave the key out")
         margin = values.get("margin")
         texts = {key: value for key, value in values.items() if isinstance(value, str)}
         return cls(
@@ -155,6 +158,8 @@ def place_from(folder: Path, location: str | None) -> str | None:
     """Return a location that is relative to a folder as seen from the current one: a path, or one behind a kind."""
     if location is None:
         return None
+    # Whatever is printed of it has no password; who connects still knows it
+    location = hide_secrets(location)
     scheme = _SCHEME.fullmatch(location)
     if scheme is not None and not (folder / location).exists():
         if "://" in scheme[2].partition("#")[0] or scheme[2].startswith("//"):

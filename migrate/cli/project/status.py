@@ -15,7 +15,7 @@ import click
 from migrate.audit_report import read_audit
 from migrate.audit_report.names import TRANSLATED
 from migrate.cli.configuration import read_migration
-from migrate.cli.next_step import command_line, next_line
+from migrate.cli.next_step import next_line
 from migrate.cli.project.settings import CONFIGURATION, FILE, MigrationSettings
 from migrate.cli.terminal import PROGRAM, advise, progress_bar, show, show_json
 from migrate.embedders.kinds import parse_spec, split_settings, split_spec
@@ -93,7 +93,7 @@ def command(as_json: bool) -> None:
     if as_json:
         next_command = None
         if status.next_command is not None:
-            next_command = f"{PROGRAM} {command_line(status.next_command)}"
+            next_command = next_line(status.next_command).removeprefix("next: ")
         facts = {name: getattr(status, name) for name in ("store", "stitch", "new", "verdict", "switched", "stale")}
         show_json(document("status", {"file": os.path.relpath(path), **facts, "next": next_command}))
         return
@@ -207,27 +207,36 @@ def _before_translation(
     """Return the command that leads to a new store where there is none, and what is to be known of it."""
     if migration.target is None:
         return None, 'the file names no target; add target = "SPEC", the model to move to'
-    folder = None if migration.output is None else Path(migration.output)
-    if folder is not None and RunState.read(folder) is not None:
+    if _run_is_unfinished(migration):
         return ("run",), "a run is unfinished; the same command resumes it"
-    if folder is not None and (folder / RECORD).exists():
-        # It would take what is left there for the files of somebody else
+    # `run` leaves its store in its folder, and this one is to be elsewhere
+    is_elsewhere = migration.new_place is not None or migration.stitch_place is not None
+    if _has_run(migration) and not is_elsewhere:
+        # Without it, `run` would not replace what is left of it
         return ("run", "--force"), ""
     if stitch is not None:
         return ("translate",), ""
-    # `run` leaves its store in its folder, and this one is to be elsewhere
-    if migration.new_place is not None or migration.stitch_place is not None or folder is None:
+    if is_elsewhere:
         return ("fit",), ""
     return ("run",), ""
 
 
+def _has_run(migration: MigrationSettings) -> bool:
+    """Return whether a run has come to its end in the folder of the file."""
+    return migration.output is not None and (Path(migration.output) / RECORD).exists()
+
+
+def _run_is_unfinished(migration: MigrationSettings) -> bool:
+    """Return whether a run has broken off in the folder of the file, and can be resumed."""
+    return migration.output is not None and RunState.read(Path(migration.output)) is not None
+
+
 def _made_again(migration: MigrationSettings, stitch: Mapping[str, Any] | None, findings: _Findings) -> Sequence[str]:
     """Return the command that makes the new store anew in its place, or what that needs first."""
-    if migration.new_place is None and migration.output is not None:
-        if (Path(migration.output) / RECORD).exists():
-            return ("run", "--force")
-        if migration.full == migration.new:
-            return ("reembed", "--force")
+    if migration.new == migration.full:
+        return ("reembed", "--force")
+    if migration.new_place is None and _has_run(migration):
+        return ("run", "--force")
     if stitch is None:
         return ("fit",)
     return findings.next_command or ("translate", "--force")
@@ -282,10 +291,10 @@ def _verdict(migration: MigrationSettings, old: Store, new: Store, findings: _Fi
     """Return what the report says, and note whether it is of these stores and of what the file asks for."""
     place = str(migration.report)
     if migration.report is None or not Path(place).exists():
-        findings.lead_to(("audit",))
+        findings.lead_to(("run",) if _run_is_unfinished(migration) else ("audit",))
         return None
     # A finished run takes another margin, plan or set of queries by itself, and keeps its stores
-    has_run = migration.output is not None and (Path(migration.output) / RECORD).exists()
+    has_run = _has_run(migration)
     again = ("audit", "--force")
     try:
         report = read_audit(place)
