@@ -208,6 +208,8 @@ def test_the_examples_of_the_help_work(name, prepared, server, monkeypatch, lead
     leave_report(name, lead_migrate)
     if name in ("rollback", "forget"):
         lead_migrate("switch my-store new-store --unproven")
+    if name == "status":
+        lead_migrate(" ".join(shlex.split(help_example("init"))[1:]))
     if name == "stamp":
         Path("my-store/lead-migrate.json").unlink()
     if name in ("backfill", "live"):  # of what is cached, which tfidf: is not

@@ -7,7 +7,7 @@ import click
 from migrate.cli import options
 
 
-@options.command("completion", example="lead-migrate completion bash >> ~/.bashrc")
+@options.command("completion", example="lead-migrate completion bash")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @options.done_by("migrate.cli.completion:command")
 def completion() -> None:
