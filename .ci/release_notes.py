@@ -1,6 +1,6 @@
 """Print what CHANGELOG.md says of a version: `release_notes.py v0.2.0`.
 
-Ends with an error where the tag is not the version of the package, or the version has no date: nothing is published then.
+Ends with an error where the tag is not the version of the package, or the version has no date: nothing is published.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Print what the first audit among the reports of a folder found, as outputs of a step: `found.py FOLDER`.
 
-Read are `1.json`, `2.json` ... in this order; the first that is of an audit counts. Without one, all outputs but the report
-are empty.
+Read are `1.json`, `2.json` ... in this order; the first that is of an audit counts. Without one nothing is printed.
 """
 
 import json

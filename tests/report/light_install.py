@@ -53,7 +53,7 @@ def link_installation(folder: Path, names: list[str] = NAMES, *, whole: bool = T
 def run_light(
     folder: Path, *arguments: object, cwd: Path, given: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python on what the folder holds alone: neither the environment's packages nor the user's; `given` is its input."""
+    """Run Python on what the folder holds alone, not the environment's packages or the user's; `given` is its input."""
     command = [sys.executable, "-S", *map(str, arguments)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder), "HOME": str(folder), **environment}
     return subprocess.run(command, env=environment, cwd=cwd, input=given, capture_output=True, text=True, check=False)
