@@ -1,21 +1,39 @@
-# A light installation, without PyTorch and FAISS: `lead-migrate check` of stores whose manifest answers.
+# Two images. `light`, the last and so the default, has no PyTorch: for models behind an API, and for checks. `full` has all.
 #
 #     docker build --tag lead-migrate .
-#     docker run --rm --volume "$PWD:/stores:ro" lead-migrate check my-store --model openai:text-embedding-3-small
-FROM python:3.13-slim AS build
+#     docker build --tag lead-migrate:full --target full .
+#     docker run --rm --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
+#         lead-migrate run my-store --target openai:text-embedding-3-small --queries queries.txt -o moved
+FROM python:3.13-slim AS source
 WORKDIR /source
 COPY light.txt setup.cfg pyproject.toml README.md LICENSE ./
 COPY migrate migrate
-RUN python -m venv --without-pip /opt/lead-migrate \
-    && pip --python /opt/lead-migrate/bin/python install --no-cache-dir --requirement light.txt \
+RUN python -m venv --without-pip /opt/lead-migrate
+
+FROM source AS light-installation
+RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir --requirement light.txt \
     && pip --python /opt/lead-migrate/bin/python install --no-cache-dir --no-deps .
 
-FROM python:3.13-slim
-COPY --from=build /opt/lead-migrate /opt/lead-migrate
-ENV PATH=/opt/lead-migrate/bin:$PATH XDG_CACHE_HOME=/tmp/cache XDG_STATE_HOME=/tmp/state
-RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate /stores
+FROM source AS full-installation
+# The build of PyTorch for processors: that for NVIDIA cards is some gigabytes more, and wants a base image of its own
+RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir \
+        --extra-index-url https://download.pytorch.org/whl/cpu .
+
+FROM python:3.13-slim AS base
+LABEL org.opencontainers.image.title="lead-migrate" \
+      org.opencontainers.image.description="Move a vector store to another embedding model without re-embedding it all" \
+      org.opencontainers.image.licenses="MIT"
+# Embeddings that were paid for, and copies of databases, outlive the container in a volume
+ENV PATH=/opt/lead-migrate/bin:$PATH XDG_CACHE_HOME=/work/cache XDG_STATE_HOME=/work/state
+RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate /stores /work
 USER migrate
 WORKDIR /stores
-VOLUME /stores
+VOLUME /stores /work
 ENTRYPOINT ["lead-migrate"]
 CMD ["--help"]
+
+FROM base AS full
+COPY --from=full-installation /opt/lead-migrate /opt/lead-migrate
+
+FROM base AS light
+COPY --from=light-installation /opt/lead-migrate /opt/lead-migrate

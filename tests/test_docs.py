@@ -18,6 +18,8 @@ from browser import CHROMIUM, QUIET, with_browser
 
 import migrate
 from migrate.cli.main import leaf_commands
+from migrate.cli.verdict import EXIT_CODES
+from migrate.outcome import Outcome
 from migrate.report.fit import WITHOUT_TEXTS
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +51,36 @@ def test_files_that_are_named_are_there(page):
     today = page.read_text().partition("## Where it is going")[0]
     named = set(re.findall(r"`((?:migrate|tests|benchmarks|docs|examples)/[\w/.]+)`", today))
     assert [name for name in sorted(named) if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+SKILL = ROOT / "docs" / "skill" / "SKILL.md"
+LLMS = ROOT / "docs" / "llms.txt"
+
+
+def test_the_commands_that_assistants_are_told_are_there_with_their_options():
+    commands = leaf_commands()
+    text = SKILL.read_text() + LLMS.read_text()
+    told = re.findall(r"^ {4}lead-migrate (.+)$", text, re.MULTILINE) + re.findall(r"`lead-migrate ([^`]+)`", text)
+    assert len(told) > 8
+    for line in told:
+        name, *words = line.split()
+        options = {name for option in commands[name].params for name in option.opts} | {"-h"}
+        assert [word for word in words if word.startswith("-") and word not in options] == [], line
+
+
+def test_a_skill_says_what_it_is_for_and_what_the_exit_codes_are():
+    _, head, text = SKILL.read_text().split("---\n", 2)
+    described = yaml.safe_load(head)
+    assert described["name"] == "lead-migrate"
+    assert 100 < len(described["description"]) < 1024
+    for outcome in Outcome:
+        assert f"| {EXIT_CODES[outcome]}, {outcome} |" in text
+
+
+def test_what_is_listed_for_language_models_is_there():
+    listed = re.findall(r"\]\(([^)]+)\)", LLMS.read_text())
+    assert len(listed) > 8
+    assert [name for name in listed if not (LLMS.parent / name).exists()] == []
 
 
 def test_every_page_can_be_reached_from_the_readme():

@@ -2,6 +2,7 @@
 
 import configparser
 import re
+import runpy
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -78,8 +79,47 @@ def test_the_container_is_made_of_files_that_it_is_given(config):
 
 
 def test_the_container_runs_the_command_as_a_user_without_rights(config):
-    stage = (ROOT / "Dockerfile").read_text().split("\nFROM ")[-1]
+    stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
+    named = {re.search(r" AS (\S+)", stage)[1]: stage for stage in stages}
+    assert list(named)[-1] == "light", "what is built without --target"
+    assert named["light"].startswith("base ") and named["full"].startswith("base ")
+    stage = named["base"]
     users = re.findall(r"^USER (\w+)$", stage, re.MULTILINE)
     assert len(users) == 1 and users[0] != "root" and re.search(rf"useradd .*\b{users[0]}\b", stage)
     (entry,) = re.findall(r'^ENTRYPOINT \["(\S+)"\]$', stage, re.MULTILINE)
     assert entry in config["options.entry_points"]["console_scripts"]
+
+
+@pytest.fixture(scope="module")
+def notes_of():
+    return runpy.run_path(str(ROOT / ".ci" / "release_notes.py"))["notes_of"]
+
+
+CHANGES = "# Changelog\n\n## 0.2.0 (2026-12-01)\n\n- New.\n\n## 0.1.0 (unreleased)\n\n- Old.\n"
+
+
+def test_the_notes_of_a_release_are_its_section(notes_of):
+    assert notes_of("v0.2.0", "0.2.0", CHANGES) == "- New."
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "told"),
+    [
+        ("0.2.0", "0.2.0", "should be v0.2.0"),
+        ("v0.3.0", "0.2.0", "should be v0.2.0"),
+        ("v0.1.0", "0.1.0", "give 0.1.0 its date"),
+        ("v0.4.0", "0.4.0", "no section"),
+    ],
+)
+def test_nothing_is_released_by_a_wrong_tag_or_without_a_date(tag, version, told, notes_of):
+    with pytest.raises(SystemExit, match=told):
+        notes_of(tag, version, CHANGES)
+
+
+def test_nothing_of_the_repository_runs_where_there_is_a_right_to_publish():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    assert "permissions" not in jobs["build"]
+    publish = jobs["publish"]
+    assert publish["permissions"]["id-token"] == "write"
+    assert not [step for step in publish["steps"] if "checkout" in step.get("uses", "")]
+    assert publish["needs"] == "build"
