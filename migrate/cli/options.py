@@ -132,14 +132,6 @@ class _Option(click.Option):
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
             self.metavar = "SHARE" if self.type.max == 1 else "N"
 
-    def consume_value(self, ctx: click.Context, opts: Mapping[str, click.Parameter]) -> tuple[Any, ParameterSource]:
-        """Read the value as it was typed, else from the file of settings, else from the environment."""
-        value, source = super().consume_value(ctx, opts)
-        # Click would let a variable that was left in a shell change what the file says
-        if source is ParameterSource.ENVIRONMENT and (in_file := ctx.lookup_default(str(self.name))) is not None:
-            return in_file, ParameterSource.DEFAULT_MAP
-        return value, source
-
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what stands in brackets after the help text."""
         extra = super().get_help_extra(ctx)

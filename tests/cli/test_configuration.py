@@ -48,14 +48,12 @@ def test_a_command_of_a_group_has_a_table_by_its_whole_name(project, lead_migrat
     assert "--keys" in lead_migrate("private decrypt answer store -o out", code=2).complaint
 
 
-def test_what_is_typed_goes_before_the_file_and_the_file_before_the_environment(
-    project, source_folder, monkeypatch, lead_migrate
-):
-    monkeypatch.setenv("LEAD_MIGRATE_KIND", "other")
-    fit = f"fit {source_folder} --sample 60 -o stitch"
-    assert "other" in lead_migrate(f"{fit} --target tfidf:16", code=2).complaint
+def test_what_is_typed_or_in_the_environment_goes_first(project, source_folder, monkeypatch, lead_migrate):
     project.write_text('[tool.lead-migrate.fit]\ntarget = "tfidf:16"\nkind = "nonsense"\n')
+    fit = f"fit {source_folder} --sample 60 -o stitch"
     assert "nonsense" in lead_migrate(fit, code=2).complaint
+    monkeypatch.setenv("LEAD_MIGRATE_KIND", "other")
+    assert "other" in lead_migrate(fit, code=2).complaint
     lead_migrate(f"{fit} --kind ridge")  # --target is required, and stands in the file
 
 

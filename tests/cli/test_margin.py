@@ -43,8 +43,6 @@ def test_only_what_is_typed_confirms(project, monkeypatch, lead_migrate):
     assert f"--margin 0.3 (from {project}): " in lead_migrate(audit, code=2).complaint
     monkeypatch.setenv("LEAD_MIGRATE_ACCEPT_MARGIN", "0.3")
     assert "type --accept-margin 0.3" in lead_migrate(audit, code=2).complaint
-    # A file goes before the environment
-    project.unlink()
     monkeypatch.setenv("LEAD_MIGRATE_MARGIN", "0.25")
     assert "--margin 0.25 (from LEAD_MIGRATE_MARGIN): " in lead_migrate(audit, code=2).complaint
     lead_migrate(f"{audit} --accept-margin 0.25", code=4)  # there is no such store
@@ -63,7 +61,6 @@ def test_a_margin_that_nobody_typed_is_named_wherever_the_verdict_is(here, proje
     assert json.loads(Path("report.json").read_text())["verdict"]["caveats"] == [remark]
     for name in ("report.html", "report.xml"):
         assert remark in " ".join(Path(name).read_text().split())
-    project.unlink()
     monkeypatch.setenv("LEAD_MIGRATE_MARGIN", "0.7")
     assert caveats("") == ["the margin of 0.7 is from LEAD_MIGRATE_MARGIN"]
     assert caveats("--margin 0.8") == []
