@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from migrate.embed import Embedding
     from migrate.steps.reembed.fill import Backfill
     from migrate.steps.reembed.job import FillJob, ReembedJob
+    from migrate.steps.translate.dimensions import ShortenJob
     from migrate.steps.translate.job import TranslateJob, Translation
 
 
@@ -60,7 +61,7 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
         """Return the translation of a store of which a share is embedded."""
         return step_like(Translate, self, reembed=self.share)
 
-    def open(self, context: RunContext | None = None) -> ReembedJob | FillJob | TranslateJob:
+    def open(self, context: RunContext | None = None) -> ReembedJob | FillJob | TranslateJob | ShortenJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.reembed.job import open_fill, open_reembed
 

@@ -259,7 +259,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     old_model = old.info.recorded_model
     if old_model is None:
         return manifest
-    if old_model.spec == manifest.model.spec or (source is not None and old_model.spec != source.spec):
+    is_same = (old_model.spec, old_model.dim) == (manifest.model.spec, manifest.model.dim)
+    if is_same or (source is not None and old_model.spec != source.spec):
         made_from = "a store of another model" if source is None else f"one of {source.spec}"
         raise StoreError(
             f"{old.info.location}: the store is of {old_model.spec}, and {location} was made from {made_from}; is the "
