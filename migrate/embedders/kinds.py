@@ -284,6 +284,12 @@ def kind_of(spec: str) -> EmbedderKind | None:
     return None
 
 
+def takes_dimensions(spec: str) -> bool:
+    """Return whether the model of a spec can be asked for shorter vectors."""
+    kind = kind_of(spec)
+    return kind is not None and kind.takes_dimensions
+
+
 def shortened(model: ModelIdentity, dimensions: int) -> ModelIdentity:
     """Return a model as artefacts remember it where it is asked for vectors of `dimensions`.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from migrate.check.facts import sampled_norms
 from migrate.embed.rewrite import RewriteJob
 from migrate.embedders import facts_of
-from migrate.embedders.kinds import kind_of, shortened
+from migrate.embedders.kinds import shortened, takes_dimensions
 from migrate.errors import UsageError, VectorError
 from migrate.manifest import Manifest, ModelIdentity, StoreFacts
 from migrate.pace import keep_pace, with_rests
@@ -58,7 +58,7 @@ class ShortenJob(Job[Translation]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is done to the vectors, and what is known of the model."""
+        """Notes of what is done to the vectors, and what is known of the model."""
         scaled = "as they are, which no cosine notices"
         if self.is_unit:
             scaled = "and scaled to unit length"
@@ -115,8 +115,7 @@ def shorten_job(options: TranslateOptions, source: Store, context: RunContext) -
             f"{info.location} does not say which model it was built with, and shorter vectors need the name of theirs; "
             f"record it with `lead-migrate stamp {info.location} --model SPEC`"
         )
-    kind = kind_of(model.spec)
-    if kind is None or not kind.takes_dimensions:
+    if not takes_dimensions(model.spec):
         raise UsageError(
             f"{info.location}: {model.spec} takes no dimensions=N, so that nothing would embed the queries of a "
             "shorter store; fit a stitch to another model"
