@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import JUDGED, SEED, PaidOptions, Step, function, option, parameter
+from migrate.steps.base import COST, JUDGED, SEED, Step, function, option, parameter
 from migrate.steps.stamp import CHECKED_SAMPLE, STORE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Check(PaidOptions, Step["Compatibility"]):
+class Check(Step["Compatibility"]):
     """Tell whether the vectors of a store are those that a model gives to its texts, or why not.
 
     A manifest whose hash is that of the index answers at once, unless a `sample`, `full` or `judged` asks for more.
@@ -70,6 +70,15 @@ class Check(PaidOptions, Step["Compatibility"]):
         ),
     )
     force: bool = field(default=False, metadata=parameter("Replace the file of `rows` if it exists."))
+    max_cost: float | None = field(
+        default=5.0,
+        metadata=option(
+            "The most dollars to spend with --rows without asking; spending stops there.",
+            "usd",
+            metavar="USD",
+            section=COST,
+        ),
+    )
     seed: int = field(default=0, metadata=SEED)
 
     @property

@@ -413,6 +413,7 @@ class OrderedGroup(click.Group):
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
 force_reports = declared("force", FORCE_REPORTS)
+force_lists = declared("force", described("Replace the files of --report and --rows if they exist.", section=GENERAL))
 quiet = option(
     "--quiet",
     "-q",

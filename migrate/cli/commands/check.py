@@ -11,7 +11,7 @@ from migrate.cli import options
 @options.agreed
 @options.model_options
 @options.report_options
-@options.force_reports
+@options.force_lists
 @options.dry_run
 @options.as_json
 @options.quiet
