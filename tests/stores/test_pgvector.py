@@ -428,7 +428,7 @@ def plan_of(question, *values):
     ],
 )
 def test_beyond_2000_dimensions_a_copy_is_indexed_in_halves(tmp_path, index, on, operator):
-    if not has_halves():
+    if not has_halves() and "halfvec" in index:
         pytest.skip("the server's pgvector is older than 0.7")
     table = name_of(tmp_path)
     with connect() as connection:
@@ -438,6 +438,10 @@ def test_beyond_2000_dimensions_a_copy_is_indexed_in_halves(tmp_path, index, on,
         connection.execute(f"CREATE INDEX ON {table} USING {index}")
         if on == "untyped":
             connection.execute(f"ALTER TABLE {table} ALTER v TYPE vector")
+    if not has_halves():
+        with pytest.raises(UsageError, match="at most 2,000 dimensions"):
+            written(open_store(location(table)), f"{table}_new", 2_500)
+        return
     new, vectors, finished = written(open_store(location(table)), f"{table}_new", 2_500)
     # The column loses nothing
     assert np.array_equal(read_all(new.scan()).vectors, vectors)
