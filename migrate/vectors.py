@@ -198,6 +198,17 @@ def check_vectors(
     return squares
 
 
+def first_dimensions(vectors: Vectors, count: int, *, is_unit: bool) -> Vectors:
+    """Return the first `count` columns of rows, (n, count), with each row scaled to unit length where `is_unit`.
+
+    So a model that was trained for it gives shorter vectors (Kusupati et al. 2022, Matryoshka representation learning).
+    """
+    rows = np.ascontiguousarray(vectors[:, :count])
+    if not is_unit:
+        return rows
+    return unit_rows(rows)
+
+
 def unit_rows(vectors: Vectors) -> Vectors:
     """Return the rows of (n, dim) divided by their norms; a zero row stays zero."""
     norms = np.sqrt(squared_norms(vectors))

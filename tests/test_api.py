@@ -253,8 +253,8 @@ def test_queries_of_one_kind_and_options_that_belong_together_are_named(done, be
 
 
 def test_arguments_that_do_not_fit_are_told_by_the_name_of_the_function():
-    with pytest.raises(TypeError, match=r"^translate\(\): .* 'stitch'$"):
-        migrate.translate("store")
+    with pytest.raises(TypeError, match=r"^fit\(\): .* 'target'$"):
+        migrate.fit("store")
     with pytest.raises(TypeError, match=r"^reembed\(\): .* 'budget'$"):
         migrate.reembed("store", "tfidf:24", "new", budget="10%")
 

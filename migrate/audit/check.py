@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.progress import Progress, no_progress
-from migrate.steps.base import JUDGED, SEED, Step, function, option
+from migrate.steps.base import COST, JUDGED, SEED, Step, function, option, parameter
 from migrate.steps.stamp import CHECKED_SAMPLE, STORE
 
 if TYPE_CHECKING:
@@ -24,12 +24,17 @@ class Check(Step["Compatibility"]):
     A manifest whose hash is that of the index answers at once, unless a `sample`, `full` or `judged` asks for more.
     Where the vectors are near the model's but not the same, the result says what that costs in retrieval.
 
+    With `rows` every text is embedded, within `max_cost`, and the documents whose vectors are not the model's are
+    written to a file, which `reembed` takes.
+
     Raises
     ------
     VectorError
         A vector that was looked at is zero or not finite; or a model behind an API gives others than are in the cache.
     StoreError
         The store has texts, but none that is not blank.
+    UsageError, SpendingError
+        The file of `rows` exists; or all texts cost more than `max_cost`.
     DatasetError
         The judged queries cannot be read.
     RemoteError, InputError
@@ -55,12 +60,31 @@ class Check(Step["Compatibility"]):
             "even where a manifest answers.",
         },
     )
+    rows: Path | str | None = field(
+        default=None,
+        metadata=option(
+            "File for the documents whose vectors are not the model's, which `reembed --rows` embeds anew; every text "
+            "is embedded to find them.",
+            "path",
+            metavar="FILE",
+        ),
+    )
+    force: bool = field(default=False, metadata=parameter("Replace the file of `rows` if it exists."))
+    max_cost: float | None = field(
+        default=5.0,
+        metadata=option(
+            "The most dollars to spend with --rows without asking; spending stops there.",
+            "usd",
+            metavar="USD",
+            section=COST,
+        ),
+    )
     seed: int = field(default=0, metadata=SEED)
 
     @property
     def manifest_use(self) -> ManifestUse:
         """Return whether a manifest may answer, or is held against what is found."""
-        if self.full or self.sample is not None or self.judged is not None:
+        if self.full or self.sample is not None or self.judged is not None or self.rows is not None:
             return "compare"
         return "trust"
 
@@ -82,6 +106,9 @@ class Check(Step["Compatibility"]):
             sample=self.sample,
             manifest=self.manifest_use,
             seed=self.seed,
+            rows=None if self.rows is None else Path(self.rows),
+            max_cost=self.max_cost,
+            force=self.force,
             progress=progress,
         )
 

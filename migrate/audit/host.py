@@ -24,11 +24,13 @@ from migrate.check.check import ManifestUse, check_store, planned_texts, sample_
 from migrate.check.comparison import Reembedded, Share
 from migrate.check.model import Compatibility
 from migrate.check.retrieval import FEWEST_PAIRS, JudgedRetention, LargerSample, Repair, RetrievalCost
+from migrate.check.rows import list_rows, require_rows
 from migrate.cost.count import tally_of
 from migrate.cost.meter import SpendingCap
-from migrate.cost.spending import PlannedModel
+from migrate.cost.spending import PlannedModel, estimate_of
 from migrate.embedders import facts_of
 from migrate.embedders.base import Embedder
+from migrate.files import refuse_file
 from migrate.manifest import today
 from migrate.search.runs import Rankings, search, without_self
 from migrate.selection.model_match import ASKED_AGAIN, needs_proof
@@ -38,7 +40,7 @@ from migrate.stitch.linear import Procrustes, Ridge
 from migrate.stitch.scores import Sphere, error_of_share, standard_error
 from migrate.stitch.select import LARGEST_JUDGED, tune
 from migrate.stores.base import Store
-from migrate.vectors import Batch, Progress, Vectors, summarize_norms, unit_rows
+from migrate.vectors import Batch, Document, Progress, Vectors, summarize_norms, unit_rows
 
 FEWEST_DOCUMENTS = 2 * CUT
 """Up to so many documents, the first ten of a ranking are most of them, and show nothing."""
@@ -61,16 +63,40 @@ def check_named(
     sample: int | str | None,
     manifest: ManifestUse,
     seed: int,
+    rows: Path | None,
+    max_cost: float | None,
+    force: bool,
     progress: Progress,
 ) -> Compatibility:
-    """Open what is named, and check the store, as `check_with_cost` does."""
+    """Open what is named, and check the store, as `check_with_cost` does; with `rows` write these within `max_cost`."""
     questions = judged
     if questions is not None and not isinstance(questions, QuerySet):
         questions = load_questions(str(questions), progress=progress)
     opened = store_of(store)
     embedder = model_at(model)
     size = sample_size(sample, opened)
-    return check_with_cost(opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress)
+    if rows is not None:
+        refuse_file(rows, force=force)
+        cap = SpendingCap()
+        embedder = cap.meter(embedder)
+        plan = planned_rows(opened, embedder, cap)
+        if max_cost is not None:
+            estimate_of([plan]).refuse_beyond(max_cost)
+        cap.cap_usd = max_cost
+    result = check_with_cost(opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress)
+    if rows is None:
+        return result
+    return list_rows(opened, embedder, result, rows, force=force, progress=progress)
+
+
+def planned_rows(store: Store, embedder: Embedder, cap: SpendingCap) -> PlannedModel:
+    """Return the model of a check that looks at every document; raises StoreError where that tells nothing."""
+    require_rows(store)
+
+    def documents() -> Iterator[Document]:
+        return (document for document in store.documents() if document.text.strip())
+
+    return PlannedModel(embedder, cap, documents=documents, again=ASKED_AGAIN)
 
 
 def check_with_cost(

@@ -8,7 +8,7 @@ from migrate.check import Cause, leave_finding
 from migrate.cli.next_step import advise_next, advise_store, may_not_load, path_beside
 from migrate.cli.terminal import advise
 from migrate.embedders import special_options
-from migrate.embedders.kinds import APIS, split_settings, split_spec, with_settings
+from migrate.embedders.kinds import split_settings, takes_dimensions, with_settings
 from migrate.errors import LeadMigrateError
 from migrate.manifest import MANIFEST_NAME
 from migrate.report.characters import printable
@@ -34,7 +34,7 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
         advise_next("stamp", store, "--as-found", *force)
     elif finding is not None and (opened.companions is not None or not result.compatible):
         _advise_found(store, spec, opened, finding, force)
-    elif result.cause is Cause.SHORTENED and split_spec(result.model.spec)[0] in APIS:
+    elif result.cause is Cause.SHORTENED and takes_dimensions(result.model.spec):
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))

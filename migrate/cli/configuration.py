@@ -147,7 +147,9 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     """The options, each by its names as they are typed."""
     options = [option for option in command.params if isinstance(option, click.Option)]
     flags = ((flag, option) for option in options for flag in option.opts)
-    return {flag.lstrip("-"): option for flag, option in flags if flag.startswith("--")}
+    named = {flag.lstrip("-"): option for flag, option in flags if flag.startswith("--")}
+    # A setting of models has its name in a file even where a command has another option that is called so
+    return named | {str(option.name).replace("_", "-"): option for option in options if option.hidden}
 
 
 def _value(path: Path, option: click.Option, flag: str, value: Any) -> Any:

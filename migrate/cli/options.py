@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -331,12 +332,18 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def record(
-    kind: type[Any], *names: str, argument: str = "request", section: str | None = None, **settings: Any
+    kind: type[Any],
+    *names: str,
+    argument: str = "request",
+    section: str | None = None,
+    flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    **settings: Any,
 ) -> Decorator:
     """Add options to a command, which gets them as one `argument`: a dataclass of `kind`, often a step.
 
     They are those of its fields, or of those in `names` where there are any; `settings` are fields that the command
-    sets itself. Options that name no section of the help text stand in `section`.
+    sets itself. Options that name no section of the help text stand in `section`. `flags` are those of fields whose
+    own the command has another use for.
     """
     typed = [it for it in fields_of(kind) if "kind" in it.metadata and it.name not in settings]
     typed = [it for it in typed if not names or it.name in names]
@@ -350,7 +357,10 @@ def record(
         wrapped: Callable[..., Any] = with_record
         # Decorators are applied from the inside, and click lists their options from the outside
         for it in reversed(typed):
-            wrapped = declared(it.name, it.metadata, it.default, section=section)(wrapped)
+            metadata = dict(it.metadata)
+            if it.name in flags:
+                metadata["flags"] = flags[it.name]
+            wrapped = declared(it.name, metadata, it.default, section=section)(wrapped)
         return wrapped
 
     return add
@@ -406,6 +416,7 @@ class OrderedGroup(click.Group):
 seed = declared("seed", SEED, 0)
 force = declared("force", FORCE)
 force_reports = declared("force", FORCE_REPORTS)
+force_lists = declared("force", described("Replace the files of --report and --rows if they exist.", section=GENERAL))
 quiet = option(
     "--quiet",
     "-q",
@@ -541,6 +552,11 @@ SETTINGS = ("device", "batch_size", "concurrency", "rate", "dimensions", "docume
 
 model_options = record(ModelOptions, argument="model", section="Models")
 """Adds the options of `ModelOptions`."""
+
+model_options_beside_dimensions = record(
+    ModelOptions, argument="model", section="Models", flags={"dimensions": ("--target-dimensions",)}
+)
+"""Adds them to a command that has a `--dimensions` of its own; the setting keeps its name where it is not typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migrate.check.rows import read_rows
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
@@ -12,7 +14,8 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
-from migrate.cli.verdict import load_model_of, stop_if_same
+from migrate.cli.verdict import load_model_of, refuse_recorded_code, stop_if_same
+from migrate.embedders import is_spec_of
 from migrate.embedders.cache import cache_of
 from migrate.errors import UsageError
 from migrate.files import command_ends, refuse_overlap
@@ -21,6 +24,7 @@ from migrate.steps.base import RunContext, typed_name
 from migrate.steps.reembed import Reembed
 from migrate.steps.reembed.fill import count_true
 from migrate.steps.reembed.job import FillJob, reembed_job
+from migrate.steps.reembed.mend import mend_job
 from migrate.stores import open_store
 from migrate.stores.registry import output_of
 
@@ -33,7 +37,9 @@ def command(request: Reembed, yes: bool, model: ModelOptions, dry_run: bool, as_
     """Embed every text of STORE with another model."""
     paid = Spending(request.max_cost, is_agreed=yes)
     request.check()
-    if request.from_cache:
+    if request.rows is not None:
+        _embed_rows(request, paid, model, dry_run=dry_run, as_json=as_json)
+    elif request.from_cache:
         fill_from_cache(request, model, dry_run=dry_run, as_json=as_json)
     elif request.share is None:
         _embed_all(request, paid, model, dry_run=dry_run, as_json=as_json)
@@ -64,11 +70,43 @@ def _embed_all(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run
     show_reembedded(done, store, opened, output_of(output).location, as_json=as_json)
 
 
+@command_ends()
+def _embed_rows(request: Reembed, paid: Spending, model: ModelOptions, *, dry_run: bool, as_json: bool) -> None:
+    """Embed the documents of a file anew."""
+    store = str(request.store)
+    rows = Path(str(request.rows))
+    model = models_for(model, dry_run=dry_run)
+    with progress_bar() as progress:
+        others = read_rows(rows)
+        opened = open_store(store, verify=True)
+        warn_of_place(opened, output_of(request.output).path)
+        spec = typed_name(request.target)
+        recorded = others.model if is_spec_of(spec, others.model) else None
+        if spec is None:
+            refuse_recorded_code(others.model, rows, "--target")
+        loaded = load_model(model, spec or others.model.spec, recorded=recorded, state=opened.folder, asks_again=False)
+        job = mend_job(request, opened, others, loaded, RunContext(progress=progress))
+        stop_if_dry(dry_run, reads=[store, rows], writes=[request.output], job=job, as_json=as_json)
+        paid.agree(job, progress=progress)
+        done = job.execute()
+    paid.finish()
+    if as_json:
+        show_json(_content(done), kind="reembed")
+        return
+    show(f"{done.path}: {done.count:,} vectors, {len(others.ids):,} of them embedded anew, the others as they were")
+    for remark in done.remarks:
+        show(f"note: {remark}")
+    advise_switch(store, opened, output_of(request.output).location)
+
+
+def _content(done: Embedding) -> dict[str, object]:
+    return {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
+
+
 def show_reembedded(done: Embedding, store: str, opened: Store, new: str, *, as_json: bool) -> None:
     """Print what a full re-embed has made, and what comes next; `store` is the old one as typed, `new` the location."""
     if as_json:
-        content = {"path": str(done.path), "count": done.count, "dimension": done.dim, "remarks": list(done.remarks)}
-        show_json(content, kind="reembed")
+        show_json(_content(done), kind="reembed")
         return
     show(f"{done.path}: {done.count:,} vectors of dimension {done.dim}, all of them true ones")
     for remark in done.remarks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from migrate.report.terminal import wrap
 from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.steps.translate import Translate
 from migrate.steps.translate.choice import why_unsure
+from migrate.steps.translate.dimensions import shorten_job
 from migrate.steps.translate.job import output_for, refit_folder, refuse_outputs, translate_job
 from migrate.stitch.persistence import load_stitch, stitch_folder
 from migrate.stores import open_store
@@ -97,8 +99,34 @@ def load_model_of_stitch(fitted: FittedStitch, folder: Path, spec: str | None, m
 
 def command(request: Translate, yes: bool, model: ModelOptions, dry_run: bool, as_json: bool) -> None:
     """Translate STORE by STITCH into a new store."""
+    if request.to_dimensions is not None:
+        _shorten(request, dry_run=dry_run, as_json=as_json)
+        return
     paid = Spending(request.max_cost, is_agreed=yes)
     run_translation(request, paid, model, dry_run=dry_run, as_json=as_json)
+
+
+@command_ends()
+def _shorten(request: Translate, *, dry_run: bool, as_json: bool) -> None:
+    """Cut the vectors of a store as it was typed."""
+    request.check()
+    store = str(request.store)
+    refuse_missing(store)
+    with progress_bar() as progress:
+        opened = open_store(store, verify=True)
+        job = shorten_job(request, opened, RunContext(progress=progress))
+        if dry_run:
+            job.check_source()
+        written = request.output if request.into is None else job.output.display_name
+        stop_if_dry(dry_run, reads=[store], writes=[written], embeds=job.remarks, as_json=as_json)
+        if request.into is not None and (caution := job.output.caution(job.model.dim)) is not None:
+            advise(f"note: {caution}")
+        done = job.execute()
+    if as_json:
+        show_json(done, kind="translate")
+        return
+    _show(done, opened)
+    _advise_audit(opened, opened.info.recorded_model, job.model, store, done.path, None, [store])
 
 
 @command_ends()
@@ -146,19 +174,25 @@ def run_translation(request: Translate, paid: Spending, model: ModelOptions, *, 
         return
     _show(done, opened)
     if not advise_switch(store, opened, str(done.path)):
-        _advise_audit(opened, fitted, store, done.path, named, stitch)
+        models = (fitted.manifest.source_model, fitted.manifest.model)
+        _advise_audit(opened, *models, store, done.path, named, [stitch, store])
 
 
 def _advise_audit(
-    source: Store, fitted: FittedStitch, store: str, output: Path | str, target: str | None, stitch: str
+    source: Store,
+    source_model: ModelIdentity | None,
+    model: ModelIdentity | None,
+    store: str,
+    output: Path | str,
+    target: str | None,
+    beside: Sequence[str],
 ) -> None:
     """The audit as far as it is known here: with the source only where its model can be had from what it remembers.
 
-    A model that is a file is looked for beside the stitch, and beside the store.
+    A model that is a file is looked for `beside` the stitch and the store.
     """
-    model = fitted.manifest.model
-    arguments = target_words(model, target, beside=(stitch, store))
-    source_words = _source_words(store, source.info.recorded_model, fitted.manifest.source_model)
+    arguments = target_words(model, target, beside=beside)
+    source_words = _source_words(store, source.info.recorded_model, source_model)
     # A pool embeds texts as it goes
     reference = "pool" if source.info.has_texts else "build"
     advise_next("audit", output, "--reference", reference, "--judged", JUDGED, *source_words, *arguments)

@@ -19,7 +19,7 @@ from migrate.cli.terminal import PROGRAM, advise, show, show_json
 from migrate.display import counted
 from migrate.embedders import is_spec_of
 from migrate.embedders.base import BUILT_WITH
-from migrate.embedders.kinds import kind_of, runs_code, with_settings
+from migrate.embedders.kinds import kind_of, runs_code, split_spec, takes_dimensions, with_settings
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.report.audit_sections import audit_sections
 from migrate.report.page import report_page
@@ -146,6 +146,8 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
     else:
         is_same = is_embedded_by(store, embedder)
     if not is_same:
+        if paid is None:
+            _advise_cut(store, embedder)
         return
     if paid is not None:
         paid.finish()
@@ -162,3 +164,20 @@ def stop_if_same(kind: str, store: Store, embedder: Embedder, *, paid: Spending 
         show(sentence)
         advise_switch(OLD, None, location)
     raise click.exceptions.Exit
+
+
+def _advise_cut(store: Store, embedder: Embedder) -> None:
+    """Print the command that costs nothing where a store is of the same model with more dimensions."""
+    recorded = store.info.recorded_model
+    profile = embedder.profile
+    if recorded is None or profile.dim is None or profile.dim >= recorded.dim or not takes_dimensions(recorded.spec):
+        return
+    names = [split_spec(spec)[1].rpartition("/")[2].lower() for spec in (recorded.spec, profile.spec)]
+    if names[0] == names[1]:
+        advise(
+            f"the store is of this model with {recorded.dim:,} dimensions, and its vectors can be cut to "
+            f"{profile.dim:,} without a cost:"
+        )
+        advise(
+            f"  {PROGRAM} {command_line(['translate', store.info.location, '--dimensions', str(profile.dim)])} -o NEW"
+        )

@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
-_MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
-"""Dimensions that pgvector indexes at most, as an element of an index must fit a page of 8 KiB."""
 _MEMORY: Final = "256MB"
 """Memory to join new vectors with rows and to build indexes with; by itself PostgreSQL takes 4 and 64 MB."""
 _SAMPLE: Final = 32
@@ -175,18 +173,17 @@ class PgvectorDriver(Driver):
 
     def _refuse_copy(self, source: PgvectorRows, dim: int) -> None:
         table = source.table
-        most = _MOST_INDEXED[table.type]
         schema, name, column = self.target(self.name)
         # two servers may have databases of one name, but they were not started in the same microsecond
         database = "SELECT current_database(), pg_postmaster_start_time()"
         vectors = table.columns_of(VECTORS)
-        indexes = [index.name for index in table.vector_indexes]
+        indexes = _too_long(self.session, table, dim)
         if self.address.options:
             problem = f"a copy of a table keeps its indexes; leave out {', '.join(self.address.options)}"
-        elif indexes and dim > most:
+        elif indexes:
             problem = (
-                f"an index on {table.type} has at most {most:,} dimensions, and there are {dim:,}; drop "
-                f"{', '.join(indexes)} from a copy of the table first"
+                f"pgvector indexes at most {_most_indexed(self.session):,} dimensions here, and there are {dim:,}; "
+                f"drop {', '.join(indexes)} from a copy of the table first"
             )
         elif self.session.ask(database) != source.session.ask(database):
             url = source.driver.address.place
@@ -232,7 +229,8 @@ class PgvectorDriver(Driver):
             _copy_rows(self.session, staging, old, pages)
             new_name = self.target(self.name)[1]
             server.copy_indexes(self.session, old.table, staging, new_name, dim)
-            return list(server.copy_rest(self.session, old.table, staging, new_name))
+            rest = server.copy_rest(self.session, old.table, staging, new_name)
+            return [*old.table.index_remarks(dim), *rest]
 
     @contextmanager
     def _new_table(self, staging: Sequence[str], column: str, count: int) -> Iterator[Sequence[str]]:
@@ -279,7 +277,6 @@ class PgvectorDriver(Driver):
         """Give a table of documents its key, and the index that is asked for; return a remark where there is none."""
         self.session.ask(sql("ALTER TABLE {} ADD PRIMARY KEY (id)", staging))
         options = dict(self.address.options)
-        most = _MOST_INDEXED["vector"]
         method = options.pop("index", "hnsw")
         # the metric of a store that is compared by cosine is the inner product of its unit vectors
         source_distance = str(source.details.get("distance")).lower()
@@ -288,22 +285,22 @@ class PgvectorDriver(Driver):
         distance = options.pop("distance", source_distance)
         if method == "none":
             return ["the new table has no index on its vectors"]
+        most = _most_indexed(self.session)
         if dim > most:
-            why = f"as pgvector indexes at most {most:,} dimensions of type vector"
-            return [f"the new table has no index on its vectors, {why}"]
+            return [f"the new table has no index on its vectors, as pgvector indexes at most {most:,} dimensions here"]
+        key = f"{quoted([column])} vector_{distance}_ops"
+        remarks = []
+        if dim > server.MOST_INDEXED["vector"]:
+            key = server.half_key(column, distance, dim)
+            remarks = [server.half_remark("the index of the new table", column, distance, dim)]
         settings = ""
         if options:
             settings = f"WITH ({', '.join(f'{key} = {value}' for key, value in options.items())})"
         statement = sql(
-            "CREATE INDEX ON {} USING {method} ({} {opclass}) {settings}",
-            staging,
-            column,
-            method=method,
-            opclass=f"vector_{distance}_ops",
-            settings=settings,
+            "CREATE INDEX ON {} USING {method} ({key}) {settings}", staging, method=method, key=key, settings=settings
         )
         self.session.ask(statement)
-        return []
+        return remarks
 
     def identity(self, name: str) -> Any:
         """Return the number that the server knows the table by."""
@@ -901,10 +898,9 @@ class PgvectorFields(VectorFields):
         rows = self._rows
         session = self._session
         table = rows.table
-        most = _MOST_INDEXED[table.type]
         pairs = server.index_names(table, name)
-        if pairs and dim > most:
-            return [f"{name} has no index, as pgvector indexes at most {most:,} dimensions of type {table.type}"]
+        if _too_long(session, table, dim):
+            return [f"{name} has no index, as pgvector indexes at most {_most_indexed(session):,} dimensions here"]
         if pairs and session.ask("SELECT relkind = 'p' FROM pg_class WHERE oid = %s", [table.oid]) == [(True,)]:
             return [f"{name} has no index, as PostgreSQL builds none on a partitioned table while others write"]
         # a connection of its own, as PostgreSQL builds no index concurrently in a transaction
@@ -920,7 +916,11 @@ class PgvectorFields(VectorFields):
                 if validity != [(True,)]:
                     connection.execute(server.index_like(table, index, index_name, name, dim))
         session.ask(sql("ANALYZE {}", table.path))
-        return []
+        return [
+            server.half_remark(f"the index {index_name}", name, index.distance, dim)
+            for index, index_name in pairs
+            if table.in_halves(index, dim) is not index
+        ]
 
     def _wait_for_builds(self) -> None:
         """Wait until no index of the table is built: a server ends what a killed run has asked for.
@@ -961,6 +961,19 @@ class PgvectorFields(VectorFields):
             deletion = sql("DELETE FROM {} WHERE store = %s AND name = ANY(%s)", (schema, FILES))
             if files:
                 session.ask(deletion, [f"{table}.{name}", files])
+
+
+def _most_indexed(session: Session) -> int:
+    """Return how many dimensions the server's pgvector indexes at most."""
+    return server.MOST_INDEXED["halfvec" if server.has_halves(session) else "vector"]
+
+
+def _too_long(session: Session, table: Table, dim: int) -> list[str]:
+    """Return the indexes of the column of a table that hold no vectors of `dim`, in half precision either."""
+    indexes = [index.name for index in table.vector_indexes if table.is_of_column(index)]
+    if dim <= server.MOST_INDEXED["vector"] or not indexes:
+        return []
+    return indexes if dim > _most_indexed(session) else []
 
 
 def _refuse_distance(location: str, options: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, LiteralString, cast
@@ -38,6 +38,8 @@ STAGING: Final = "__lead_migrate_"
 _LONGEST_NAME: Final = 63
 """Bytes of a name that PostgreSQL keeps."""
 VECTORS: Final = "vector|halfvec|sparsevec"
+MOST_INDEXED: Final = {"vector": 2_000, "halfvec": 4_000}
+"""Dimensions that pgvector indexes at most, as an element of an index must fit a page of 8 KiB."""
 """A pattern of the types of vectors."""
 _NAMED: Final = 12
 """Columns that a message names."""
@@ -375,6 +377,28 @@ class Table:
         names = (self.column, quoted([self.column]))
         return any(expression == name or expression.startswith(f"{name}::") for name in names)
 
+    def indexed_as(self, index: Index) -> str:
+        """Return the type that an index of the column compares, which may not be that of the column."""
+        cast_to = re.search(r"::(vector|halfvec)\b", index.expression)
+        if cast_to is None:
+            return self.type
+        return cast_to[1]
+
+    def in_halves(self, index: Index, dim: int) -> Index:
+        """Return an index of the column as it is for vectors of `dim`: in half precision where it holds no others.
+
+        So pgvector's README advises: the column keeps its precision, and loses nothing but recall.
+        """
+        if not self.is_of_column(index) or dim <= MOST_INDEXED[self.indexed_as(index)]:
+            return index
+        key = half_key(self.column, index.distance, dim)
+        return replace(index, definition=_with_key(index.definition, key), expression=f"{self.column}::halfvec({dim})")
+
+    def index_remarks(self, dim: int) -> list[str]:
+        """Say which indexes `in_halves` changes, and how a query uses them then."""
+        changed = [index for index in self.vector_indexes if self.in_halves(index, dim) is not index]
+        return [half_remark(f"the index {index.name}", self.column, index.distance, dim) for index in changed]
+
     @property
     def distance(self) -> Distance | None:
         """The way in which an index compares the vectors."""
@@ -385,6 +409,40 @@ class Table:
                 "it out of account"
             )
         return cast("Distance | None", named)
+
+
+def has_halves(session: Session) -> bool:
+    """Return whether the server's pgvector knows half precision, as from 0.7 on."""
+    return bool(session.ask("SELECT to_regtype('halfvec') IS NOT NULL")[0][0])
+
+
+def half_key(column: str, distance: str | None, dim: int) -> str:
+    """Return what an index in half precision is on."""
+    return f"({quoted([column])}::halfvec({dim})) halfvec_{distance}_ops"
+
+
+def half_remark(name: str, column: str, distance: str | None, dim: int) -> str:
+    """Say that an index of a column is in half precision, and how a query uses it."""
+    operator = {"l2": "<->", "ip": "<#>", "cosine": "<=>", "l1": "<+>"}[str(distance)]
+    return (
+        f"{name} is in half precision, as pgvector indexes at most {MOST_INDEXED['vector']:,} dimensions of type "
+        f"vector; the vectors keep theirs. A query uses it by: ORDER BY {quoted([column])}::halfvec({dim}) {operator} "
+        f"'[...]'::halfvec({dim})"
+    )
+
+
+def _with_key(definition: str, key: str) -> str:
+    """Return the definition of an index on one column or expression, on a `key` in its place."""
+    start = definition.index("(", definition.index(" USING ")) + 1
+    depth = 1
+    end = start
+    is_quoted = False
+    while depth:
+        is_quoted ^= definition[end] == '"'
+        if not is_quoted:
+            depth += {"(": 1, ")": -1}.get(definition[end], 0)
+        end += 1
+    return f"{definition[:start]}{key}{definition[end - 1 :]}"
 
 
 def vector_columns(session: Session) -> list[Any]:
@@ -525,7 +583,7 @@ def index_names(table: Table, column: str) -> list[tuple[Index, str]]:
 
 def index_like(table: Table, index: Index, name: str, column: str, dim: int) -> Composed:
     """Return the statement that builds an index on another column, for vectors of `dim`, while others write."""
-    _, definition = _DEFINITION.fullmatch(index.definition).groups()  # type: ignore[union-attr]
+    _, definition = _DEFINITION.fullmatch(table.in_halves(index, dim).definition).groups()  # type: ignore[union-attr]
     names = "|".join(map(re.escape, (quoted([table.column]), table.column)))
     # and not the type of that name, after a cast
     is_column = re.compile(rf'(?<![\w".:])({names})(?![\w"])')
@@ -560,7 +618,8 @@ def _copy_sequences(session: Session, source: Table, staging: Sequence[str], tab
 
 def copy_indexes(session: Session, source: Table, staging: Sequence[str], table: str, dim: int) -> None:
     """Build the indexes and constraints of the source on the copy, with their parameters."""
-    for index in source.indexes:
+    for old_index in source.indexes:
+        index = source.in_halves(old_index, dim)
         name = _free_name(session, staging[0], index.name, source.path[1], table)
         # a constraint makes its index itself
         if index.constraint is not None:

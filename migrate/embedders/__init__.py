@@ -88,7 +88,8 @@ def load_embedder(
     rate
         The most requests to send to a server, such as 3000/min, 50/s or 100/h; None leaves that to the server.
     dimensions
-        Shorter vectors from an API that offers them; the dimension of a `langchain:` model, which saves a call.
+        Shorter vectors from an API that offers them; the first ones of a local model's; the dimension of a `langchain:`
+        model, which saves a call.
     document_prefix, query_prefix
         The prefix of each text; None takes that of the model registry or of the model itself.
     state
@@ -135,8 +136,8 @@ def load_embedder(
         raise UsageError(f"the batch size must be at least 1, not {options.batch_size}")
     if options.dimensions is not None and (not kind.takes_dimensions or options.dimensions < 1):
         raise UsageError(
-            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with an API or "
-            "langchain: only"
+            f"dimensions={options.dimensions} does not fit {typed!r}; give a number from 1 on, with an API, a "
+            "local model or langchain: only"
         )
     if (options.document_prefix or options.query_prefix) and not kind.takes_prefixes:
         raise UsageError(f"{typed} takes no prefixes; they are for models that were trained with them")

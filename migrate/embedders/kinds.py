@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from migrate.embedders.base import Embedder
 from migrate.embedders.registry import find_model, suggest_models
 from migrate.errors import UsageError
+from migrate.manifest import ModelIdentity
 from migrate.plugins import installed, load_plugin
 from migrate.removed import removal
 
@@ -281,6 +282,23 @@ def kind_of(spec: str) -> EmbedderKind | None:
     if kind in BUILT_IN or kind in installed(ENTRY_POINTS):
         return find_kind(kind)
     return None
+
+
+def takes_dimensions(spec: str) -> bool:
+    """Return whether the model of a spec can be asked for shorter vectors."""
+    kind = kind_of(spec)
+    return kind is not None and kind.takes_dimensions
+
+
+def shortened(model: ModelIdentity, dimensions: int) -> ModelIdentity:
+    """Return a model as artefacts remember it where it is asked for vectors of `dimensions`.
+
+    >>> shortened(ModelIdentity("openai:text-embedding-3-large", 3072, True), 256).dim
+    256
+    """
+    # What a model of the registry was asked for shows in its dimension
+    requested = None if find_model(split_spec(model.spec)[1]) else dimensions
+    return replace(model, dim=dimensions, dimensions=requested)
 
 
 def may_cost_money(spec: str) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 
 from migrate.embedders.abilities import LocalModel, PrefixedModel, TokenTable, Variant
 from migrate.embedders.base import Embedder, Role, in_batches, require_texts
-from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec
+from migrate.embedders.kinds import POOLINGS, EmbedderKind, Layer, LoadOptions, layer_spec, shortened
 from migrate.embedders.profile import Profile, estimate_word_pieces
 from migrate.embedders.registry import LOCAL, ModelFacts, find_model
 from migrate.embedders.tokens import read_tokenizer
@@ -37,7 +37,7 @@ from migrate.embedders.weights import (
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
 from migrate.reading import MalformedError, read_table
-from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress
+from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, first_dimensions, no_progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -253,7 +253,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
     `name` is one of the hub, without the organisation for models of the registry, or a folder; `packaged` takes all-
     MiniLM-L6-v2 out of the package that carries it. Prefixes that are None are the registry's, or else the prompts of
     the model's own configuration. `layer` None gives the model's vectors; `length` None cuts texts where the model
-    does.
+    does. `dimensions` takes the first ones of each vector, at unit length where the model's own are; None takes all.
     """
 
     def __init__(
@@ -267,11 +267,13 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         packaged: bool = False,
         layer: Layer | None = None,
         length: int | None = None,
+        dimensions: int | None = None,
     ) -> None:
         self.name = PACKAGED_MODEL if packaged else name
         self.packaged = packaged
         self.layer = layer
         self.length = length
+        self.dimensions = dimensions
         self.device = device
         self.document_prefix = document_prefix
         self.query_prefix = query_prefix
@@ -317,7 +319,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         self, source: ModelSource, dim: int, normalized: bool, prompts: Callable[[], Mapping[str, str | None]]
     ) -> ModelIdentity:
         document_prefix, query_prefix = self._prefixes(find_model(source.name, LOCAL), prompts)
-        return ModelIdentity(
+        identity = ModelIdentity(
             spec=self._spec_of(source.name),
             dim=dim,
             normalized=normalized,
@@ -325,6 +327,11 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
             document_prefix=document_prefix,
             query_prefix=query_prefix,
         )
+        if self.dimensions is None:
+            return identity
+        if self.dimensions > dim:
+            raise UsageError(f"{source.name} gives {dim} dimensions, not {self.dimensions}; give dimensions up to that")
+        return shortened(identity, self.dimensions)
 
     def _spec_of(self, name: str, kind: str = "sentence-transformers") -> str:
         spec = f"{kind}:{name}"
@@ -397,7 +404,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         return Profile(
             self._spec_of(name, kind),
             kind=kind,
-            dim=dim or next((size for size in reversed(sizes) if isinstance(size, int)), None),
+            dim=self.dimensions or dim or next((size for size in reversed(sizes) if isinstance(size, int)), None),
             document_prefix=document_prefix,
             query_prefix=query_prefix,
             max_tokens=self.length or _max_tokens(entry, folder),
@@ -465,7 +472,10 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
                     fault = f"out of memory with {size} texts at a time; choose a smaller batch-size"
                     raise UsageError(fault) from error
                 raise InputError(f"the model failed on these texts: {_first_line(error)}") from error
-        vectors = as_vectors(rows, dim=identity.dim, source=identity.spec)
+        vectors = as_vectors(rows, source=identity.spec)
+        if self.dimensions is not None:
+            vectors = first_dimensions(vectors, self.dimensions, is_unit=identity.normalized)
+        vectors = as_vectors(vectors, dim=identity.dim, source=identity.spec)
         check_vectors([text.id for text in texts], vectors, source=identity.spec)
         return vectors
 
@@ -492,7 +502,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
 
 
 def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> SentenceTransformersEmbedder:
-    names = ("device", "document_prefix", "query_prefix", "batch_size", "layer", "length")
+    names = ("device", "document_prefix", "query_prefix", "batch_size", "layer", "length", "dimensions")
     return SentenceTransformersEmbedder(name, packaged=packaged, **options.chosen(*names))
 
 
@@ -502,5 +512,11 @@ def _load_packaged(name: str, options: LoadOptions) -> SentenceTransformersEmbed
     return _load(name, options, packaged=True)
 
 
-KIND = EmbedderKind(_load, "intfloat/e5-base-v2", takes_prefixes=True, takes_device=True, has_layers=True)
-PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, takes_prefixes=True, takes_device=True, has_layers=True)
+_SETTINGS: Mapping[str, bool] = {
+    "takes_prefixes": True,
+    "takes_dimensions": True,
+    "takes_device": True,
+    "has_layers": True,
+}
+KIND = EmbedderKind(_load, "intfloat/e5-base-v2", **_SETTINGS)
+PACKAGED = EmbedderKind(_load_packaged, PACKAGED_NAME, **_SETTINGS)

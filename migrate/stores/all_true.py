@@ -29,6 +29,15 @@ def is_all_true(store: Store) -> bool:
     )
 
 
+def is_shortened(store: Store) -> bool:
+    """Return whether a store was cut to fewer dimensions of the model of its source: true vectors that tell less."""
+    manifest = store.info.manifest
+    if manifest is None or manifest.model is None or manifest.source_model is None:
+        return False
+    source = manifest.source_model
+    return manifest.model.spec == source.spec and manifest.model.dim < source.dim
+
+
 def is_made_from_another(store: Store) -> bool:
     """Return whether the manifest of a store says that it was translated or embedded from an older one."""
     return store.info.manifest is not None and "source rows" in store.info.manifest.inputs

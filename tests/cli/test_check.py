@@ -259,3 +259,29 @@ def test_what_the_cache_has_of_another_host_is_not_taken_for_the_model(server, l
     found = lead_migrate(f"{check} --cache none --sample all", code=1)
     assert "near but not equal" in found.said
     lead_migrate(f"{found.next} --yes")
+
+
+def test_rows_of_another_model_are_listed_and_embedded_within_a_cap_and_once(server, lead_migrate):
+    documents = list(open_store("store").documents())
+    spec = "openai:text-embedding-3-small,dimensions=32"
+    vectors = unit_rows(np.stack([vector_of(document.text, 32) for document in documents]))
+    others = np.arange(4, len(documents), 10)
+    vectors[others] = np.roll(vectors[others], 1, axis=1)
+    make_store(Path("mixed"), documents, vectors)
+    check = f"check mixed --model {spec} --rows rows.jsonl"
+    dry = lead_migrate(f"{check} --dry-run").out
+    assert f"{len(documents)} documents" in dry and "to write: rows.jsonl" in dry
+    assert "raise --max-cost" in lead_migrate(f"{check} --max-cost 0.000001", code=2).complaint
+    assert server.billed == []
+    found = lead_migrate(check, code=1)
+    assert f"{len(others)} of {len(documents)} documents do not have the model's vectors" in found.said
+    assert found.next == f"reembed mixed --rows rows.jsonl --target {spec} -o mixed-mended"
+    asked = len(server.billed)
+    mended = lead_migrate(found.next)
+    assert f"{len(others)} of them embedded anew" in mended.out
+    # From the cache, but for those that prove the model
+    assert len(server.billed) - asked <= 24
+    assert lead_migrate(f"check mixed-mended --model {spec} --rows none.jsonl").code == 0
+    assert "lists no document" in lead_migrate("reembed mixed-mended --rows none.jsonl -o again", code=2).complaint
+    other = lead_migrate(f"reembed mixed --rows rows.jsonl --target {spec.replace('small', 'large')} -o again", code=2)
+    assert "held against" in other.complaint and not Path("again").exists()

@@ -83,7 +83,7 @@ def test_settings_follow_a_name_and_are_written_as_they_are_read(spec, settings)
         ("concurrency=0", "the setting concurrency '0' is not a whole number above 0"),
         ("batch-size=many", "the setting batch-size 'many' is not a whole number above 0"),
         ("rate=", "the setting rate '' is empty"),
-        ("dimensions=4", "give a number from 1 on, with an API or langchain: only"),
+        ("dimensions=4", "give a number from 1 on, with an API, a local model or langchain: only"),
         ("query-prefix=q", "takes no prefixes"),
         ("device=cpu", "tfidf:8,device=cpu takes no device; leave out device=cpu"),
     ],

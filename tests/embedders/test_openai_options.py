@@ -102,7 +102,7 @@ def test_an_option_that_the_server_does_not_take_is_told_in_a_line_after_three_r
         ({"model": f"{SMALL},concurrency=0"}, 2, "the setting concurrency '0' is not a whole number above 0"),
         ({"model": f"{SMALL},concurrency=257"}, 2, "concurrency"),
         ({"model": f"{SMALL},batch-size=2049"}, 2, "from 1 to 2048"),
-        ({"model": "tfidf:8,dimensions=4"}, 2, "with an API or langchain: only"),
+        ({"model": "tfidf:8,dimensions=4"}, 2, "with an API, a local model or langchain: only"),
     ],
 )
 def test_a_model_or_a_text_that_will_not_do_is_told_in_a_line(settings, code, part, embed, server, tmp_path, capsys):

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -283,3 +284,17 @@ def test_an_unreachable_hub_is_reported_at_once(monkeypatch):
     monkeypatch.setattr("migrate.embedders.weights._PACKAGE", "not_installed")
     with pytest.raises(RemoteError, match="packaged:all-MiniLM-L6-v2"):
         _ = load_embedder("all-MiniLM-L6-v2").identity
+
+
+def test_fewer_dimensions_are_the_first_ones_at_unit_length(minilm, documents):
+    texts = documents("one text", "another one")
+    short = load_embedder("packaged:all-MiniLM-L6-v2,dimensions=100", device="cpu")
+    short._loaded = minilm._loaded  # loaded once for both
+    whole = minilm.embed_documents(texts)
+    expected = whole[:, :100] / np.linalg.norm(whole[:, :100], axis=1, keepdims=True)
+    assert short.embed_documents(texts) == pytest.approx(expected, abs=1e-6)
+    assert short.identity == short.quick_identity() == replace(minilm.identity, dim=100)
+    assert short.profile.dim == 100
+    assert short.cache_scope("document") != minilm.cache_scope("document")
+    with pytest.raises(UsageError, match="gives 384 dimensions, not 385"):
+        load_embedder("packaged:all-MiniLM-L6-v2,dimensions=385").quick_identity()

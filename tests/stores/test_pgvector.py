@@ -1,5 +1,6 @@
 """Tables of a real PostgreSQL with pgvector."""
 
+import re
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -405,6 +406,77 @@ def test_halves_are_read_exactly_and_written_as_halves(tmp_path):
     assert new.rows.table.type == "halfvec" and new.rows.table.vector_indexes[0].options == {"m": "5"}
 
 
+def wide(count, dim=2_500):
+    return np.random.default_rng(1).normal(size=(count, dim)).astype(np.float32)
+
+
+def plan_of(question, *values):
+    """How the server answers, where it is not to read the whole table."""
+    with connect() as connection:
+        connection.execute("SET enable_seqscan = off")
+        return "".join(row[0] for row in connection.execute(f"EXPLAIN {question}", values))
+
+
+@pytest.mark.parametrize(
+    ("index", "on", "operator"),
+    [
+        ("hnsw (v vector_cosine_ops) WITH (m = 5)", "", "<=>"),
+        ("hnsw ((v::halfvec(6)) halfvec_cosine_ops)", "", "<=>"),
+        ('hnsw (v vector_ip_ops) WHERE "a(b" > 0', "", "<#>"),
+        ("ivfflat (v) WITH (lists = 2)", "", "<->"),
+        ("hnsw (v vector_l2_ops)", "untyped", "<->"),
+    ],
+)
+def test_beyond_2000_dimensions_a_copy_is_indexed_in_halves(tmp_path, index, on, operator):
+    if not has_halves() and "halfvec" in index:
+        pytest.skip("the server's pgvector is older than 0.7")
+    table = name_of(tmp_path)
+    with connect() as connection:
+        connection.execute(f'CREATE TABLE {table} (id integer PRIMARY KEY, "a(b" integer DEFAULT 1, v vector(6))')
+        for row, vector in enumerate(wide(20, 6)):
+            connection.execute(f"INSERT INTO {table} (id, v) VALUES (%s, %s)", [row, as_text(vector)])
+        connection.execute(f"CREATE INDEX ON {table} USING {index}")
+        if on == "untyped":
+            connection.execute(f"ALTER TABLE {table} ALTER v TYPE vector")
+    if not has_halves():
+        with pytest.raises(UsageError, match="at most 2,000 dimensions"):
+            written(open_store(location(table)), f"{table}_new", 2_500)
+        return
+    new, vectors, finished = written(open_store(location(table)), f"{table}_new", 2_500)
+    # The column loses nothing
+    assert np.array_equal(read_all(new.scan()).vectors, vectors)
+    assert any("::halfvec(2500)" in made and "halfvec_" in made for made in indexes_of(f"{table}_new"))
+    nearest = f"ORDER BY v::halfvec(2500) {operator} %s::halfvec(2500) LIMIT 3"
+    condition = 'WHERE "a(b" > 0' if "a(b" in index else ""
+    plan = plan_of(f"SELECT id FROM {table}_new {condition} {nearest}", as_text(vectors[0]))
+    assert "Index Scan" in plan
+    # A copy of a copy has such an index already
+    assert any("ORDER BY" in remark for remark in finished.remarks) == ("::halfvec" not in index)
+    again, _, _ = written(new, f"{table}_again", 3_000)
+    assert any("::halfvec(3000)" in made for made in indexes_of(f"{table}_again")) and again.info.dim == 3_000
+    with pytest.raises(UsageError, match="at most 4,000 dimensions"):
+        written(new, f"{table}_more", 4_001)
+
+
+def test_a_new_table_and_a_new_column_beyond_2000_dimensions_are_indexed_in_halves(tmp_path):
+    if not has_halves():
+        pytest.skip("the server's pgvector is older than 0.7")
+    table = name_of(tmp_path)
+    np.save(tmp_path / "old.npy", wide(20, 8))
+    source = open_store(tmp_path / "old.npy")
+    new, vectors, finished = written(source, f"{table}", 2_500)
+    whole = read_all(new.scan())
+    assert new.rows.table.type == "vector"
+    assert np.array_equal(whole.vectors, vectors[[int(doc_id) for doc_id in whole.ids]])
+    (remark,) = finished.remarks
+    question = re.search("ORDER BY .*", remark)[0].replace("'[...]'", "%s")
+    assert "Index Scan" in plan_of(f"SELECT id FROM {table} {question} LIMIT 3", as_text(vectors[0]))
+    # Its own search uses it
+    assert [hits.ids[0] for hits in new.searcher().search(vectors[:2], 1)] == ["0", "1"]
+    more, _, finished = written(source, f"{table}_more", 4_001)
+    assert more.rows.table.vector_indexes == [] and "at most 4,000 dimensions" in finished.remarks[0]
+
+
 def indexes_of(table):
     return [row[0] for row in ask("SELECT indexdef FROM pg_indexes WHERE tablename = %s ORDER BY indexname", table)]
 
@@ -440,6 +512,22 @@ def test_indexes_of_a_column_called_as_a_type_and_a_setting_are_made_on_the_new_
         assert len(made) == 2
         assert any("(new vector_ip_ops) WITH (m='8')" in index for index in made)
         assert any("(new vector_l2_ops) WHERE (vector_dims(new) = 6)" in index for index in made)
+
+
+def test_a_new_column_beyond_2000_dimensions_is_indexed_in_halves(tmp_path):
+    if not has_halves():
+        pytest.skip("the server's pgvector is older than 0.7")
+    table = name_of(tmp_path / "wide")
+    make_rows(table, "v")
+    with connect() as connection:
+        connection.execute(f"CREATE INDEX ON {table} USING hnsw (v vector_l2_ops) WITH (m = 5)")
+    rows = open_store(location(table)).rows
+    ids = [str(number) for number in range(1, 61)]
+    (remark,) = rows.fields.write("wide", 2_500, iter([(ids, wide(60))]))
+    assert "wide::halfvec(2500) <-> '[...]'" in remark.replace('"', "")
+    assert any("(wide)::halfvec(2500)) halfvec_l2_ops) WITH (m='5')" in index for index in indexes_of(table))
+    (remark,) = rows.fields.write("wider", 4_001, iter([(ids, wide(60, 4_001))]))
+    assert "wider has no index, as pgvector indexes at most 4,000 dimensions" in remark
 
 
 def test_a_partitioned_table_gets_a_column_without_an_index(tmp_path):

@@ -8,9 +8,10 @@ from migrate.cli import options
 
 @options.command("check", example="lead-migrate check my-store/ --model tfidf:32")
 @options.record(Check)
+@options.agreed
 @options.model_options
 @options.report_options
-@options.force_reports
+@options.force_lists
 @options.dry_run
 @options.as_json
 @options.quiet
@@ -22,4 +23,6 @@ def check() -> None:
     manifest with the hash of the index, nothing is embedded. If the model fits when used in another way, such as with
     texts cut at another length, the next command records that. If the vectors are near the model's but not equal, it
     reports what that costs in retrieval, and whether a stitch repairs it.
+
+    With --rows every text is embedded, and FILE lists the documents whose vectors are not the model's.
     """

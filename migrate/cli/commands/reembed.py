@@ -23,6 +23,8 @@ def reembed() -> None:
 
     An output KIND:LOCATION is a store of that kind, such as faiss:FOLDER or pgvector:postgresql://HOST/DB#TABLE.
 
+    With --rows only the documents in FILE are embedded, which `check --rows` wrote of a STORE of two models.
+
     With --share only a part is embedded, the documents that matter most, and a stitch translates the others. With
     --from-cache a translated STORE gets the true vectors in the cache and keeps its other vectors (`backfill` does the
     same).

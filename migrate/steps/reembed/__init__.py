@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from migrate.embed import Embedding
     from migrate.steps.reembed.fill import Backfill
     from migrate.steps.reembed.job import FillJob, ReembedJob
+    from migrate.steps.reembed.mend import MendJob
+    from migrate.steps.translate.dimensions import ShortenJob
     from migrate.steps.translate.job import TranslateJob, Translation
 
 
@@ -23,7 +25,8 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
 
     The output appears when it is complete; a run that broke off is continued. Every vector of a whole store is the
     model's own. Of a share, the documents that matter most get theirs, and a stitch translates the others. With
-    `from_cache` a translated store gets those that the embedding cache has, and keeps its other vectors.
+    `from_cache` a translated store gets those that the embedding cache has, and keeps its other vectors. With `rows`
+    only the documents of a file are embedded, which `check` wrote of a store that is of two models.
 
     Raises
     ------
@@ -43,7 +46,10 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
 
     def check(self) -> None:
         """Make sure that there is a model, that a share has a stitch, and all that goes with it a share."""
-        if self.target is None and not self.from_cache:
+        for name in ("from_cache", "share", "stitch"):
+            if self.rows is not None and getattr(self, name) not in (None, False):
+                raise UsageError(f"`rows=` says what to embed, and goes without `{name}=`; leave one of them out")
+        if self.target is None and not self.from_cache and self.rows is None:
             raise UsageError("no model is named to embed with; add --target SPEC (`target` in Python)")
         if self.share is not None and self.from_cache:
             raise UsageError("`share=` embeds documents, `from_cache` none; leave one of them out")
@@ -60,11 +66,14 @@ class Reembed(ReembedOptions, JobStep["Embedding | Translation | Backfill"]):
         """Return the translation of a store of which a share is embedded."""
         return step_like(Translate, self, reembed=self.share)
 
-    def open(self, context: RunContext | None = None) -> ReembedJob | FillJob | TranslateJob:
+    def open(self, context: RunContext | None = None) -> ReembedJob | FillJob | MendJob | TranslateJob | ShortenJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""
         from migrate.steps.reembed.job import open_fill, open_reembed
+        from migrate.steps.reembed.mend import open_mend
 
         context = context or RunContext()
+        if self.rows is not None:
+            return open_mend(self, context)
         if self.from_cache:
             return open_fill(self, context)
         if self.share is not None:

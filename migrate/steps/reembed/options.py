@@ -34,6 +34,15 @@ class ReembedOptions(PaidOptions):
             "Take the true vectors in the embedding cache, and embed nothing; the default of --target is STORE's model."
         ),
     )
+    rows: Path | str | None = field(
+        default=None,
+        metadata=option(
+            "Embed only the documents in FILE, which `check --rows` wrote, with the model that STORE is of; the others "
+            "keep their vectors.",
+            "path",
+            metavar="FILE",
+        ),
+    )
     share: Budget | str | None = field(
         default=None,
         metadata=option(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +13,10 @@ from numpy.typing import NDArray
 
 from migrate.check.facts import require_model
 from migrate.cost.spending import PlannedModel
-from migrate.embed.corpus import AGAIN, Batches
+from migrate.embed.corpus import AGAIN
+from migrate.embed.patch import EmbeddingJob
 from migrate.embed.reference import MADE_BY as REEMBEDDED
-from migrate.embed.rewrite import TRUE_VECTOR, PatchJob
+from migrate.embed.rewrite import TRUE_VECTOR
 from migrate.embedders.abilities import needs_texts
 from migrate.embedders.base import Embedder
 from migrate.errors import InputError, StoreError, UsageError
@@ -35,7 +34,7 @@ from migrate.stores.all_true import TRUE, keeps_as_made, with_content
 from migrate.stores.base import Snapshot, Store
 from migrate.stores.file_store import check_files, is_state_of, source_hashes, state_of
 from migrate.stores.outputs import Output
-from migrate.vectors import Document, Progress, Text, Vectors
+from migrate.vectors import Document, Text
 from migrate.work.jobs import Work
 from migrate.work.outputs import rows_left, settle, write_store
 
@@ -218,8 +217,8 @@ def _write(job: SyncJob) -> tuple[str, ...]:
         changes.checksums,
         _manifest(job),
         changes.n_true == len(changes.rows) and keeps_as_made(job.new, is_kept=is_kept),
-        job.snapshots[1],
         job.context.progress,
+        job.snapshots[1],
     )
     # `force`: the output is the new store itself, which is there
     details = write_store(job.output, rewriting, force=True, restart=job.options.restart, progress=job.context.progress)
@@ -259,7 +258,8 @@ def _check_made(old: Store, new: Store, embedder: Embedder) -> Manifest:
     old_model = old.info.recorded_model
     if old_model is None:
         return manifest
-    if old_model.spec == manifest.model.spec or (source is not None and old_model.spec != source.spec):
+    is_same = (old_model.spec, old_model.dim) == (manifest.model.spec, manifest.model.dim)
+    if is_same or (source is not None and old_model.spec != source.spec):
         made_from = "a store of another model" if source is None else f"one of {source.spec}"
         raise StoreError(
             f"{old.info.location}: the store is of {old_model.spec}, and {location} was made from {made_from}; is the "
@@ -295,51 +295,15 @@ def _refuse_blank(old: Store, embedder: Embedder, changes: Changes) -> None:
 
 
 @dataclass(eq=False)
-class _SyncedStore(PatchJob):
+class _SyncedStore(EmbeddingJob):
     """The documents of the old store, with vectors of the new one, which was as in `kept_before`, or true ones."""
 
     kept_before: Snapshot
-    progress: Progress
 
     stage = command = COMMAND
-    waits = True
-
-    def options(self) -> dict[str, Any]:
-        # In one byte order, so that another machine can go on with the work
-        rows = hashlib.sha256(self.kept_rows.astype("<i8").tobytes()).hexdigest()
-        return {"model": self.embedder.cache_scope("document"), "rows": rows, "rows per batch": self.rows}
 
     def source(self) -> dict[str, Any]:
         return {"old": self.store.snapshot().as_json(), "new": self.kept.snapshot().as_json()}
-
-    def begin(self, work: Work) -> None:
-        is_left = np.zeros(self.total, bool)
-        for shard in work.lacking(self.shards(work)):
-            is_left[shard.start : shard.stop] = True
-        self._embedded = self._embed(np.flatnonzero(is_left & (self.kept_rows == TRUE_VECTOR)))
-
-    def _embed(self, rows: NDArray[np.int64]) -> Iterator[tuple[str, Vectors]]:
-        """Yield the ids of some rows with their true vectors, (dim,), embedded some at a time as they are asked for."""
-
-        def report(done: int) -> None:
-            self.progress("embed", done, len(rows))
-
-        # One stream for all shards: a request that is full of texts may reach into the next shard
-        documents = known_documents(self.store, rows)
-        batches = Batches(self.embedder, documents, report, source=self.kept.info.location)
-        for _ in batches.shards(0):
-            batch, vectors = batches.next()
-            yield from zip((document.id for document in batch), vectors, strict=True)
-
-    def true_vectors(self, rows: NDArray[np.int64]) -> list[Vectors]:
-        """Take the next embedded vectors, which go on from one shard to the next."""
-        embedded = list(islice(self._embedded, len(rows)))
-        if [doc_id for doc_id, _ in embedded] != self.store.ids(rows):
-            raise StoreError(
-                f"{self.store.info.location}: the documents changed after they were compared; nothing was written, "
-                "stop what writes to it, and run again"
-            )
-        return [vector for _, vector in embedded]
 
     def check_sources(self, work: Work) -> None:
         self.check_vectors(work)

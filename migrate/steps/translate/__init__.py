@@ -13,6 +13,7 @@ from migrate.steps.translate.options import TranslateOptions
 
 if TYPE_CHECKING:
     from migrate.cost.meter import SpendingCap
+    from migrate.steps.translate.dimensions import ShortenJob
     from migrate.steps.translate.job import TranslateJob, Translation
 
 
@@ -28,6 +29,9 @@ class Translate(TranslateOptions, JobStep["Translation"]):
 
     With `reembed`, the documents that matter most get their true vectors, and the stitch learns from them. Else only a
     stitch that reads the texts with a paid model costs anything; one with such models is applied in this process alone.
+
+    With `to_dimensions` instead of a stitch, vectors are cut to their first ones and scaled to unit length, which is
+    what a model that was trained for shorter vectors gives itself; nothing is fitted, and nothing is paid for.
 
     With `any_store` the true vectors of the stitch's sample are left out, as equal ids need not mean equal texts. Of a
     store without texts the fallback of a stitch that reads them takes the old vectors alone; the manifest says so.
@@ -58,6 +62,7 @@ class Translate(TranslateOptions, JobStep["Translation"]):
 
     def check(self) -> None:
         """Make sure that options go together, and that no output lies in what is read."""
+        self._check_stitch()
         for name in ("policy", "query_log", "save_stitch"):
             if self.reembed is None and getattr(self, name) is not None:
                 raise UsageError(f"`{name}=` goes with `reembed=`; add `reembed=10%`, or leave it out")
@@ -83,6 +88,20 @@ class Translate(TranslateOptions, JobStep["Translation"]):
         if self.engine is not None:
             engine_called(self.engine)
 
+    def _check_stitch(self) -> None:
+        """Make sure that there is a stitch, or a number of dimensions and nothing that only a stitch needs."""
+        if self.to_dimensions is None:
+            if self.stitch is None:
+                raise UsageError(
+                    "nothing says how to translate; name a stitch that `fit` wrote, or cut vectors by --dimensions N"
+                )
+            return
+        if self.to_dimensions < 1:
+            raise UsageError(f"--dimensions {self.to_dimensions} leaves nothing of a vector; give 1 or more")
+        for name in ("stitch", "reembed", "target", "any_store", "workers", "engine"):
+            if getattr(self, name) not in (None, False):
+                raise UsageError(f"--dimensions cuts vectors, and goes without `{name}=`; leave one of them out")
+
     def _check_workers(self) -> None:
         """Make sure that who does the work can do it that way."""
         if self.workers is not None and self.workers < 1:
@@ -93,10 +112,13 @@ class Translate(TranslateOptions, JobStep["Translation"]):
             if self.engine is not None and getattr(self, name) is not None:
                 raise UsageError(f"`engine=` and `{name}=` exclude each other; leave one of them out")
 
-    def open(self, context: RunContext | None = None) -> TranslateJob:
+    def open(self, context: RunContext | None = None) -> TranslateJob | ShortenJob:
         """Open the store, the stitch and the models, and make sure that they go together. Nothing is embedded."""
+        from migrate.steps.translate.dimensions import open_shortening
         from migrate.steps.translate.job import open_translation
 
+        if self.to_dimensions is not None:
+            return open_shortening(self, context or RunContext())
         return open_translation(self, context or RunContext())
 
     def run(

@@ -13,7 +13,14 @@ from migrate.errors import StitchError, StoreError
 from migrate.files import refuse_overlap
 from migrate.steps.base import RunContext
 from migrate.steps.opening import stitch_at, store_of
-from migrate.steps.translate.job import StoreTranslation, Translation, output_for, paths_read, write_translation
+from migrate.steps.translate.job import (
+    StoreTranslation,
+    Translation,
+    output_for,
+    paths_read,
+    required_stitch,
+    write_translation,
+)
 from migrate.steps.translate.options import TranslateOptions
 from migrate.steps.translate.stitch import with_metered_views
 from migrate.stitch.fitted import FallbackUse, FittedStitch
@@ -185,7 +192,7 @@ def finish_store(
     """
     files = cast("ParquetStore", open_store(made))
     source = store_of(options.store)
-    fitted = with_metered_views(stitch_at(options.stitch), context.cap)
+    fitted = with_metered_views(stitch_at(required_stitch(options)), context.cap)
     output = output_for(options, source, context.progress)
     paths = paths_read(options)
     folder = path_in(files.info.location)

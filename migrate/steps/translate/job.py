@@ -178,11 +178,18 @@ class TranslateJob(Job[Translation]):
 
 def open_translation(options: TranslateOptions, context: RunContext) -> TranslateJob:
     """Open what a translation names, as it is by itself. Nothing is embedded."""
-    fitted = stitch_at(options.stitch)
+    fitted = stitch_at(required_stitch(options))
     target = None
     if options.target is not None or options.reembed is not None:
         target = target_of(options, fitted)
     return translate_job(options, store_of(options.store), fitted, target, context)
+
+
+def required_stitch(options: TranslateOptions) -> FittedStitch | str | Path:
+    """Return the stitch as it is named; raises a UsageError where none is."""
+    if options.stitch is None:
+        raise UsageError("no stitch is named; fit one, or cut vectors by --dimensions N")
+    return options.stitch
 
 
 def translate_job(
@@ -266,7 +273,7 @@ def paths_read(options: TranslateOptions) -> list[Path]:
     """Return the files and folders that are read."""
     store = options.store
     named = [store.info.location if isinstance(store, Store) else store]
-    if not isinstance(options.stitch, FittedStitch):
+    if options.stitch is not None and not isinstance(options.stitch, FittedStitch):
         named.append(options.stitch)
     return [path for location in named if (path := path_in(location)) is not None]
 

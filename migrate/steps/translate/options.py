@@ -46,8 +46,11 @@ class TranslateOptions(PaidOptions):
     """The store, the stitch and the output, as they are named, and what is embedded before."""
 
     store: StoreLike = field(metadata=argument("The store that the stitch was fitted on, or its path.", "store"))
-    stitch: FittedStitch | str | Path = field(
-        metadata=argument("The stitch that `fit` returned, or the folder or URL that it was saved to.", "stitch")
+    stitch: FittedStitch | str | Path | None = field(
+        default=None,
+        metadata=argument(
+            "The stitch that `fit` returned, or the folder or URL that it was saved to.", "stitch", required=False
+        ),
     )
     output: str | Path | None = field(default=None, metadata=OUTPUT)
     _: KW_ONLY
@@ -57,6 +60,16 @@ class TranslateOptions(PaidOptions):
             "Name of a new field or column of vectors in the records of STORE, instead of --output.",
             "text",
             metavar="FIELD",
+        ),
+    )
+    to_dimensions: int | None = field(
+        default=None,
+        metadata=option(
+            "Keep the first N dimensions of each vector, at unit length, instead of a STITCH: for models that were "
+            "trained for shorter vectors (Matryoshka).",
+            "count",
+            metavar="N",
+            flags=("--dimensions",),
         ),
     )
     any_store: bool = field(

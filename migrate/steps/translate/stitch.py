@@ -239,7 +239,7 @@ def target_of(options: TranslateOptions, fitted: FittedStitch) -> Embedder:
     if isinstance(target, Embedder):
         return target
     state = None
-    if not isinstance(options.stitch, FittedStitch):
+    if options.stitch is not None and not isinstance(options.stitch, FittedStitch):
         state = stitch_folder(options.stitch)
     if target is None and recorded is None:
         raise UsageError("the stitch does not say its model; name it with `target`")
