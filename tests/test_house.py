@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import gc
 import os
 import re
 import subprocess
@@ -123,7 +124,20 @@ def in_python(code, **variables):
 
 @cache
 def parsed():
-    return house.Package.read(PACKAGE)
+    """Parse the package once; looking for garbage among nodes, none of which is any, takes most of the time."""
+    gc.disable()
+    try:
+        return house.Package.read(PACKAGE)
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_go_with_the_module():
+    """Drop the trees after the last test: each later collection of garbage would visit all their nodes."""
+    yield
+    for cached in (parsed, nodes, imports):
+        cached.cache_clear()
 
 
 @cache
@@ -163,6 +177,7 @@ def test_modules_import_from_floors_below_only():
     assert wrong == []
 
 
+@pytest.mark.slow  # every import statement is held to the floors; this also sees what is loaded by its name
 def test_the_core_never_loads_a_room_outside_of_it():
     outside = tuple(f"migrate.{name}" for name in OUTSIDE)
     core = [p for p in MODULES if FLOORS[room(p)] < FLOORS["live"] and room(p) not in ("testing",)]
