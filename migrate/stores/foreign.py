@@ -53,12 +53,6 @@ def _begins(*magic: bytes) -> Callable[[Path, bytes], bool]:
     return lambda _path, head: head.startswith(magic)
 
 
-def _is_pickle(path: Path, head: bytes) -> bool:
-    return path.suffix in (".pkl", ".pickle", ".p", ".joblib") and head.startswith(
-        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-    )
-
-
 def _is_torch(path: Path, head: bytes) -> bool:
     return path.suffix in (".pt", ".pth", ".bin") and head.startswith(b"PK\x03\x04")
 
@@ -93,9 +87,11 @@ FOREIGN: Final = (
         _ends(".feather", ".arrow"),
     ),
     Foreign(
-        "a pickle, which can run code and is not read",
-        'if you trust it, write it as JSON: python -c "' + PICKLE_TO_JSON + '" {path} {stem}.json; give that file',
-        _is_pickle,
+        "a file of joblib",
+        'if you trust it, write it as JSON: python -c "' + PICKLE_TO_JSON.replace(
+            "pickle.load(open(sys.argv[1], 'rb'))", "joblib.load(sys.argv[1])"
+        ).replace("pickle", "joblib") + '" {path} {stem}.json; give that file',
+        _ends(".joblib"),
     ),
     Foreign(
         "an index of usearch",

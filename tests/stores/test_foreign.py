@@ -1,7 +1,6 @@
 """What is not read is named, and the command of the message makes a store of it that is read."""
 
 import json
-import pickle
 import re
 import shlex
 import subprocess
@@ -35,33 +34,11 @@ def follow(message, folder):
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
-def write_pickle(path, content):
-    path.write_bytes(pickle.dumps(content))
-
-
-PICKLES = {
-    "columns": {"embeddings": VECTORS, "texts": TEXTS},
-    "objects": [{"text": text, "embedding": vector} for text, vector in zip(TEXTS, VECTORS, strict=True)],
-    "by id": dict(zip(TEXTS, VECTORS, strict=True)),
-}
-
-
-@pytest.mark.parametrize("name", PICKLES)
-def test_a_pickle_becomes_json_by_the_command_of_the_message(name, tmp_path):
-    write_pickle(tmp_path / "embeddings.pkl", PICKLES[name])
-    follow(message_of(tmp_path / "embeddings.pkl"), tmp_path)
+def test_a_file_of_joblib_becomes_json_by_the_command_of_the_message(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    joblib.dump({"embeddings": VECTORS, "texts": TEXTS}, tmp_path / "embeddings.joblib")
+    follow(message_of(tmp_path / "embeddings.joblib"), tmp_path)
     store = open_store(tmp_path / "embeddings.json")
-    np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
-    assert store.info.has_texts or read(store)[0] == TEXTS
-
-
-def test_a_pickled_data_frame_becomes_json_too(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": TEXTS, "embedding": list(VECTORS)})
-    frame.to_pickle(tmp_path / "frame.pkl")
-    follow(message_of(tmp_path / "frame.pkl"), tmp_path)
-    store = open_store(tmp_path / "frame.json")
-    assert [document.text for document in store.documents()] == TEXTS
     np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
 
 
