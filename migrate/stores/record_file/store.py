@@ -22,7 +22,7 @@ import numpy as np
 from migrate.errors import UsageError
 from migrate.files import FileStamp
 from migrate.locations import Address
-from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
+from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import (
@@ -230,12 +230,14 @@ def _documents(path: Path, records: BinaryIO, count: int, named: Mapping[str, st
     except NoTextsError as error:
         if "text" in named:
             raise
-        return HeldDocuments([Document(doc_id, "") for doc_id in _ids(list(read()))], _without_texts(path, str(error)))
+        return HeldDocuments([Document(doc_id, "") for doc_id in _ids(list(read()))], _without_texts(path, error))
     finally:
         records.close()
 
 
-def _without_texts(path: Path, why: str) -> DocumentsInfo:
+def _without_texts(path: Path, error: NoTextsError) -> DocumentsInfo:
+    # Each record has its own text: no file beside this one is read.
+    why = str(error).removesuffix(f", or {WAY_TO_TEXTS}")
     return DocumentsInfo("none but ids", file=path, no_texts=why, notes=(f"{NO_TEXTS}{why}",))
 
 
