@@ -1,7 +1,8 @@
 """Documents in a `.json`, `.jsonl`, `.csv`, `.tsv` or `.txt` of the user's own beside an index, told by its fields.
 
 A JSON file has one of the shapes of `json_shapes.py`, and is held in memory while it is read; in the others a record is
-a line or a row, and a `.txt` has a text a line. The documents are written to a temporary file as a docs.jsonl, and read there when they are needed.
+a line or a row, and a `.txt` has a text a line. The documents are written to a temporary file as a docs.jsonl, and
+read there when they are needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO, Final
 from migrate.errors import OutputError, StoreError
 from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json, read_json
-from migrate.stores.binary_reader import malformed, read_errors
+from migrate.stores.binary_reader import malformed, read_errors, read_head
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import (
     LOOKED_AT,
@@ -47,7 +48,7 @@ from migrate.stores.documents.names import (
     first_of,
     is_id_name,
 )
-from migrate.stores.foreign import PICKLE_TO_JSON
+from migrate.stores.foreign import PICKLE_TO_JSON, SAVE_BY_LANGCHAIN, for_path, is_langchain_store
 from migrate.stores.records import choose, with_nested
 from migrate.stores.switching import BESIDE
 
@@ -63,6 +64,7 @@ _OF_OTHER_TEXTS: Final = re.compile(
 )
 """Names of lists and fields of other texts than documents."""
 
+_HEAD_BYTES: Final = 512
 _MOST_COUNTED: Final = 1_000_000
 """Records too many that are counted, for a message."""
 _PICKLES: Final = ("*.pkl", "*.pickle")
@@ -371,6 +373,8 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
 
 def _why_no_pickle(path: Path) -> str:
     """Say that a pickle is not read, and how to make a file of it that is."""
+    if is_langchain_store(read_head(path, _HEAD_BYTES)):
+        return f"{path}: a vector store that LangChain pickled whole; {for_path(SAVE_BY_LANGCHAIN, path)}"
     target = shlex.quote(str(path.with_suffix(".json")))
     return (
         f"{path}: a pickle, which can run code and is not read; if you trust it and it holds plain lists and texts, "

@@ -24,8 +24,8 @@ from migrate.stores.record_file.contents import Content
 from migrate.work.rows import Rows
 
 PICKLES: Final = (".pkl", ".pickle", ".p")
-_OF_FRAMEWORKS: Final = ("index_metadata.pickle", "faiss_store.pkl")
-"""Pickles that are a part of a store of another kind."""
+_OF_CHROMA: Final = "index_metadata.pickle"
+"""A part of an index inside a folder of Chroma."""
 
 _BEGINNINGS: Final = tuple(b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5))
 # Arbitrary: they have to end a hostile pickle, and are never to meet a sound one.
@@ -38,7 +38,7 @@ _JOBS: Final = "migrate.stores.record_file.pickled"
 
 def is_pickle(path: Path) -> bool:
     """Return whether a file is named and begins as a pickle, and is not known to be a part of something else."""
-    if path.suffix not in PICKLES or path.name in _OF_FRAMEWORKS or path.with_suffix(".faiss").exists():
+    if path.suffix not in PICKLES or path.name == _OF_CHROMA or path.with_suffix(".faiss").exists():
         return False
     return read_head(path, 2).startswith(_BEGINNINGS)
 
