@@ -22,6 +22,8 @@ TEXTS: Final = (
     "chunk",  # what splitters write
     "chunk_text",  # integrated records of Pinecone
     "pageContent",  # LangChain.js
+    "sentence",  # examples of sentence-transformers
+    "passage",  # MS MARCO, and what is made after it
 )
 """A text; only these are taken without being named."""
 
@@ -84,6 +86,8 @@ LISTS: Final[Mapping[str, str]] = MappingProxyType(
         "page_contents": "page_content",
         "bodies": "body",
         "chunks": "chunk",
+        "sentences": "sentence",
+        "passages": "passage",
         "metadatas": METADATA[0],
         "metas": METADATA[0],
         "metadata_list": METADATA[0],

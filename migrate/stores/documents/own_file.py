@@ -60,7 +60,8 @@ _NAMED_AS_TEXTS: Final = re.compile(
 """Names of files with a text a line: any other `.txt` may hold ids, notes or requirements."""
 
 _OF_OTHER_TEXTS: Final = re.compile(
-    r"(?:.*[^a-z])?(?:ids?|keys?|labels?|urls?|titles?|names?|sources?|files?|paths?)", re.IGNORECASE
+    r"(?:.*[^a-z])?(?:id|key|label|url|title|name|source|file|path|model|type|kind|object|language|lang|status|date)s?",
+    re.IGNORECASE,
 )
 """Names of lists and fields of other texts than documents."""
 
@@ -221,7 +222,11 @@ def _choose_ids(
         return (choose(path, "field of ids", list(columns), named, "name one of these"),)
     likely = dict.fromkeys((*LIKELY_IDS, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    return (*((KEY,) if has_keys else ()), *ids, None)
+    keys = (KEY,) if has_keys else ()
+    # In a table it is the name of a column without one: the numbers that pandas writes first.
+    if path.suffix in (".csv", ".tsv"):
+        return (*ids, *keys, None)
+    return (*keys, *ids, None)
 
 
 def _choose_text(

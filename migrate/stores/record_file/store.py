@@ -37,7 +37,7 @@ from migrate.stores.documents.matching import Numbering
 from migrate.stores.documents.names import LIKELY_IDS, VECTORS, first_of
 from migrate.stores.documents.own_file import Record, own_documents
 from migrate.stores.file_store import RowFileStore, only_file, own_manifest
-from migrate.stores.record_file.contents import Content, numbers_of
+from migrate.stores.record_file.contents import TABLES, Content, numbers_of
 from migrate.stores.record_file.formats import content_of, holds_vectors
 from migrate.stores.records import Distance, check_options, choose, read_metric
 from migrate.stores.switching import BESIDE
@@ -230,7 +230,8 @@ def _documents(path: Path, records: BinaryIO, count: int, named: Mapping[str, st
     except NoTextsError as error:
         if "text" in named:
             raise
-        return HeldDocuments([Document(doc_id, "") for doc_id in _ids(list(read()))], _without_texts(path, error))
+        ids = _ids(path, list(read()), named.get("id"))
+        return HeldDocuments([Document(doc_id, "") for doc_id in ids], _without_texts(path, error))
     finally:
         records.close()
 
@@ -241,10 +242,14 @@ def _without_texts(path: Path, error: NoTextsError) -> DocumentsInfo:
     return DocumentsInfo("none but ids", file=path, no_texts=why, notes=(f"{NO_TEXTS}{why}",))
 
 
-def _ids(records: Sequence[Record]) -> list[str]:
-    """Return the key of each record, else its own id, else its number."""
-    for name in (KEY, *LIKELY_IDS):
+def _ids(path: Path, records: Sequence[Record], named: str | None) -> list[str]:
+    """Return the id that is named of each record, else its key, else its own id, else its number."""
+    # In a table the key is what stands in a column without a name.
+    usual = (*LIKELY_IDS, KEY) if path.suffix in TABLES else (KEY, *LIKELY_IDS)
+    for name in usual if named is None else (named,):
         ids = [str(record[name]) for record in records if isinstance(record.get(name), int | str)]
         if len(set(ids)) == len(records):
             return ids
+    if named is not None:
+        raise malformed(path, f"the field {named!r} is no id: records lack it, or have the same", "name another")
     return list(map(str, range(len(records))))
