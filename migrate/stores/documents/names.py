@@ -23,7 +23,6 @@ TEXTS: Final = (
     "chunk_text",  # integrated records of Pinecone
     "pageContent",  # LangChain.js
     "sentence",  # examples of sentence-transformers
-    "passage",  # MS MARCO, and what is made after it
 )
 """A text; only these are taken without being named."""
 
@@ -87,7 +86,6 @@ LISTS: Final[Mapping[str, str]] = MappingProxyType(
         "bodies": "body",
         "chunks": "chunk",
         "sentences": "sentence",
-        "passages": "passage",
         "metadatas": METADATA[0],
         "metas": METADATA[0],
         "metadata_list": METADATA[0],
