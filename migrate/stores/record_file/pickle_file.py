@@ -44,7 +44,7 @@ def is_pickle(path: Path) -> bool:
 
 
 class PickleContent(Content):
-    """What `pickle.dump` or pandas' `to_pickle` wrote: lists, dictionaries, tuples, arrays of NumPy, a data frame."""
+    """A pickle of lists, dictionaries, tuples, arrays of NumPy, or a data frame."""
 
     index_type = "pickle"
     reads_texts = False

@@ -82,7 +82,8 @@ def read_records(job: dict[str, Any], pipe: BinaryIO) -> None:
 def write_records(job: dict[str, Any], pipe: BinaryIO) -> None:
     """Send the same pickle with other vectors, those of the file `vectors`, float32 (count, `dim`)."""
     content = _load(Path(job["path"]))
-    vectors = np.fromfile(job["vectors"], "<f4").reshape(-1, job["dim"])
+    with open_file(Path(job["vectors"])) as file:
+        vectors = np.frombuffer(file.read(), "<f4").reshape(-1, job["dim"])
     field = job["field"]
     records = list(content.records())
     held = [record[field] for record in records if _has_vector(record.get(field))]
@@ -114,7 +115,7 @@ def _send_text(pipe: BinaryIO, waiting: bytearray) -> None:
 
 
 class _Stream:
-    """What a pickler writes to: frames of a pipe."""
+    """Writes to frames of a pipe."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
@@ -214,7 +215,7 @@ def _unread(path: Path, problem: str, *, is_frame: bool) -> RefusedError:
 
 
 class _Content:
-    """What a pickle holds."""
+    """The content of a pickle."""
 
     def __init__(self, path: Path, value: Any, protocol: int) -> None:
         self.value = value
