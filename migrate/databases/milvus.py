@@ -32,6 +32,7 @@ from migrate.errors import (
 from migrate.locations import secrets_of
 from migrate.reading import MalformedError, expect, read_table
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.foreign import WRITE_BY_OLD_MILVUS, for_path
 from migrate.stores.kept import sync_tree
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client, metadata_as_json
 from migrate.stores.serving import Hits, as_hits
@@ -190,8 +191,8 @@ class MilvusDriver(AliasDriver):
         """Make sure that the folder is one of milvus-lite's newer versions."""
         if self.folder.is_file():
             raise StoreError(
-                f"{self.location}: this is a file of milvus-lite before 3, which its newer versions do not read; write "
-                "it anew by `milvus-lite dump` of the old version"
+                f"{self.location}: this is a file of milvus-lite before 3, which later ones do not read; "
+                f"{for_path(WRITE_BY_OLD_MILVUS, self.folder)}"
             )
         super().require_folder()
 

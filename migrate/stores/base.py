@@ -28,7 +28,7 @@ BATCH_SIZE = 16_384
 NO_TEXTS = "no texts: "
 """The beginning of a note that says why a store has no texts, and what to do."""
 
-WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the index'
+WAY_TO_TEXTS = 'put a docs.jsonl ({"id", "text"} a line) beside the vectors'
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from migrate.errors import UnsupportedStoreError
-from migrate.stores.binary_reader import read_errors, read_head
+from migrate.stores.binary_reader import SQLITE_MAGIC, read_errors, read_head
 from migrate.stores.faiss import fourcc
 from migrate.stores.switching import BESIDE
 
@@ -30,6 +30,28 @@ PICKLE_TO_JSON: Final = (
     "default=lambda it: it.to_dict('list') if hasattr(it, 'to_dict') else it.tolist())"
 )
 """A program that writes what a pickle holds as JSON: lists, dictionaries, arrays, data frames."""
+
+_LANGCHAIN_TO_FOLDER: Final = (
+    "import faiss, pickle, sys; s = pickle.load(open(sys.argv[1], 'rb')); "
+    "s.index = s.index or faiss.read_index(sys.argv[2]); s.save_local(sys.argv[3])"
+)
+SAVE_BY_LANGCHAIN: Final = (
+    "if you trust it, save it by a LangChain of then (pip install langchain==0.0.150 'openai<1' faiss-cpu): "
+    'python -c "' + _LANGCHAIN_TO_FOLDER + '" {path} docs.index saved; give the folder saved'
+)
+"""What to do with a whole vector store that LangChain pickled; `docs.index` is read where the index lies apart."""
+
+_MILVUS_TO_LINES: Final = (
+    "import json, sys; from pymilvus import MilvusClient as M; "
+    "i = M(sys.argv[1]).query_iterator(sys.argv[2], output_fields=['*']); "
+    "print(*(json.dumps(r, default=float) for b in iter(i.next, []) for r in b), sep=chr(10))"
+)
+WRITE_BY_OLD_MILVUS: Final = (
+    "write each collection as JSON lines by an earlier client, in an environment of its own (pip install "
+    "'pymilvus<2.6' 'milvus-lite<3' 'setuptools<80'): "
+    'python -c "' + _MILVUS_TO_LINES + '" {path} COLLECTION > collection.jsonl; give that file'
+)
+"""What to do with a file of milvus-lite before 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +75,9 @@ def _begins(*magic: bytes) -> Callable[[Path, bytes], bool]:
     return lambda _path, head: head.startswith(magic)
 
 
-def _is_pickle(path: Path, head: bytes) -> bool:
-    return path.suffix in (".pkl", ".pickle", ".p", ".joblib") and head.startswith(
-        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-    )
+def is_langchain_store(head: bytes) -> bool:
+    """Return whether a pickle begins as a whole vector store of LangChain."""
+    return head.startswith(b"\x80") and b"langchain.vectorstores.faiss" in head[:200]
 
 
 def _is_torch(path: Path, head: bytes) -> bool:
@@ -93,9 +114,26 @@ FOREIGN: Final = (
         _ends(".feather", ".arrow"),
     ),
     Foreign(
-        "a pickle, which can run code and is not read",
-        'if you trust it, write it as JSON: python -c "' + PICKLE_TO_JSON + '" {path} {stem}.json; give that file',
-        _is_pickle,
+        "a file of joblib",
+        'if you trust it, write it as JSON: python -c "' + PICKLE_TO_JSON.replace(
+            "pickle.load(open(sys.argv[1], 'rb'))", "joblib.load(sys.argv[1])"
+        ).replace("pickle", "joblib") + '" {path} {stem}.json; give that file',
+        _ends(".joblib"),
+    ),
+    Foreign(
+        "a vector store that LangChain pickled whole",
+        SAVE_BY_LANGCHAIN,
+        lambda _path, head: is_langchain_store(head),
+    ),
+    Foreign(
+        "the documents of a store of LangChain",
+        "give the folder of FAISS.save_local, in which the .faiss file of the same name stands beside it",
+        lambda path, head: path.suffix == ".pkl" and b"InMemoryDocstore" in head,
+    ),
+    Foreign(
+        "a file of milvus-lite before 3, which later ones do not read",
+        WRITE_BY_OLD_MILVUS,
+        lambda _path, head: head.startswith(SQLITE_MAGIC) and b"TABLE collection_meta" in head,
     ),
     Foreign(
         "an index of usearch",
@@ -161,6 +199,13 @@ _INSIDE: Final = {
 """Files that are a part of a store, by name."""
 
 
+def for_path(way_out: str, path: Path) -> str:
+    """Return what to do with a file or folder."""
+    # not `format`: the programs have braces of their own
+    way_out = way_out.replace("{path}", shlex.quote(str(path)))
+    return way_out.replace("{stem}", shlex.quote(str(path.with_suffix(""))))
+
+
 def refuse_foreign(path: Path) -> None:
     """Raise an UnsupportedStoreError that names what lies at a path, if that is known and holds no index of FAISS."""
     files = [path]
@@ -180,9 +225,6 @@ def refuse_foreign(path: Path) -> None:
         if named is None and path.is_dir() and foreign.in_folder & names:
             named = path
         if named is not None:
-            # not `format`: the programs have braces of their own
-            way_out = foreign.way_out.replace("{path}", shlex.quote(str(named)))
-            way_out = way_out.replace("{stem}", shlex.quote(str(named.with_suffix(""))))
-            raise UnsupportedStoreError(f"{named}: this is {foreign.name}; {way_out}")
+            raise UnsupportedStoreError(f"{named}: this is {foreign.name}; {for_path(foreign.way_out, named)}")
     if path.is_file() and path.name in _INSIDE:
         raise UnsupportedStoreError(f"{path}: this is {_INSIDE[path.name]}; give the folder {path.parent}")

@@ -1,3 +1,4 @@
+import json
 import os
 
 import numpy as np
@@ -31,6 +32,46 @@ def test_without_documents_ids_are_row_numbers(folder, vectors):
     (folder / "docs.jsonl").unlink()
     store = open_store(folder / "vectors.npy")
     assert read(store)[0] == [str(row) for row in range(COUNT)] and not store.info.has_texts
+
+
+def lines(values):
+    return "".join(f"{value}\n" for value in values)
+
+
+BESIDE = {
+    "chunks.json": lambda texts: json.dumps([{"text": text, "page": None} for text in texts], ensure_ascii=False),
+    "metadata.json": lambda texts: json.dumps({"chunks": [{"content": text} for text in texts]}),
+    "chunks.jsonl": lambda texts: lines(json.dumps({"text": text}) for text in texts),
+    "metadata.csv": lambda texts: lines(["text", *(f'"{text}"' for text in texts)]),
+    "chunks.txt": lines,
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_texts_beside_an_array_in_the_files_that_programs_write(name, tmp_path):
+    texts = ["빵, bread", "水 😀", "", "salt"]
+    vectors = np.eye(4, 6, dtype=np.float32)
+    np.save(tmp_path / "embeddings.npy", vectors)
+    (tmp_path / "requirements.txt").write_text(lines("abcd"))
+    (tmp_path / name).write_text(BESIDE[name](texts), encoding="utf-8")
+    store = open_store(tmp_path)
+    assert [document.text for document in store.documents()] == texts
+    new = rewrite(store, tmp_path / "new", lambda old: -old, 6)
+    assert [document.text for document in new.documents()] == texts
+    assert np.array_equal(np.load(tmp_path / "new" / "embeddings.npy"), -vectors)
+    for number in (3, 6):
+        (tmp_path / name).write_text(BESIDE[name]((texts * 2)[:number]), encoding="utf-8")
+        info = open_store(tmp_path).info
+        assert not info.has_texts and any(f"{number} documents for 4 vectors" in note for note in info.notes)
+
+
+def test_records_beside_an_array_count_before_lines(tmp_path):
+    np.save(tmp_path / "embeddings.npy", np.eye(2, 6, dtype=np.float32))
+    (tmp_path / "chunks.txt").write_text("a\nb\n")
+    (tmp_path / "metadata.json").write_text('[{"source": "x"}, {"source": "y"}]')
+    assert [document.text for document in open_store(tmp_path).documents()] == ["a", "b"]
+    (tmp_path / "metadata.json").write_text('[{"text": "c"}, {"text": "d"}]')
+    assert [document.text for document in open_store(tmp_path).documents()] == ["c", "d"]
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4"])

@@ -1,17 +1,18 @@
 """What is not read is named, and the command of the message makes a store of it that is read."""
 
 import json
-import pickle
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from faiss_tools import read
+from faiss_tools import build, read, save
+from hostile_pickles import name as pickled_name
 
-from migrate.errors import UnsupportedStoreError
+from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.stores import open_store
 
 COUNT, DIM = 6, 5
@@ -35,33 +36,11 @@ def follow(message, folder):
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
 
 
-def write_pickle(path, content):
-    path.write_bytes(pickle.dumps(content))
-
-
-PICKLES = {
-    "columns": {"embeddings": VECTORS, "texts": TEXTS},
-    "objects": [{"text": text, "embedding": vector} for text, vector in zip(TEXTS, VECTORS, strict=True)],
-    "by id": dict(zip(TEXTS, VECTORS, strict=True)),
-}
-
-
-@pytest.mark.parametrize("name", PICKLES)
-def test_a_pickle_becomes_json_by_the_command_of_the_message(name, tmp_path):
-    write_pickle(tmp_path / "embeddings.pkl", PICKLES[name])
-    follow(message_of(tmp_path / "embeddings.pkl"), tmp_path)
+def test_a_file_of_joblib_becomes_json_by_the_command_of_the_message(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    joblib.dump({"embeddings": VECTORS, "texts": TEXTS}, tmp_path / "embeddings.joblib")
+    follow(message_of(tmp_path / "embeddings.joblib"), tmp_path)
     store = open_store(tmp_path / "embeddings.json")
-    np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
-    assert store.info.has_texts or read(store)[0] == TEXTS
-
-
-def test_a_pickled_data_frame_becomes_json_too(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": TEXTS, "embedding": list(VECTORS)})
-    frame.to_pickle(tmp_path / "frame.pkl")
-    follow(message_of(tmp_path / "frame.pkl"), tmp_path)
-    store = open_store(tmp_path / "frame.json")
-    assert [document.text for document in store.documents()] == TEXTS
     np.testing.assert_allclose(read(store)[1], VECTORS, rtol=1e-6)
 
 
@@ -99,7 +78,19 @@ def test_a_table_of_arrow_becomes_parquet(tmp_path):
     np.testing.assert_allclose(read(open_store(tmp_path / "t.parquet"))[1], VECTORS, rtol=1e-6)
 
 
+def old_milvus():
+    """The schema of a file of milvus-lite 2.4."""
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE collection_meta (id INTEGER PRIMARY KEY, collection_name VARCHAR(1024))")
+    return database.serialize()
+
+
+LANGCHAIN = b"\x80\x04" + pickled_name("langchain.vectorstores.faiss", "FAISS") + b")\x81."
+DOCSTORE = b"\x80\x04" + pickled_name("langchain_community.docstore.in_memory", "InMemoryDocstore") + b")\x81}\x86."
 NAMED = {
+    "that LangChain pickled whole; if you trust it, save it": ("vectorstore.pkl", LANGCHAIN),
+    "give the folder of FAISS.save_local": ("index.pkl", DOCSTORE),
+    "milvus-lite before 3": ("milvus.db", old_milvus()),
     "usearch": ("index.usearch", b"\x28\0\0\0"),
     "Annoy": ("index.ann", b"\x01\0\0\0"),
     "hnswlib": ("hnswlib.index", b"\0\0\0\0\0\0\0\0d\0"),
@@ -121,3 +112,18 @@ def test_other_stores_are_named(name, tmp_path):
     (tmp_path / file).write_bytes(content)
     place = tmp_path if file in ("hnswlib.index", "schema.db") else tmp_path / file
     assert name in message_of(place)
+
+
+def test_a_vector_store_of_langchain_beside_its_index_is_named_where_texts_are_missing(tmp_path):
+    save(build("Flat", VECTORS), tmp_path, "docs.index")
+    (tmp_path / "faiss_store.pkl").write_bytes(LANGCHAIN)
+    info = open_store(tmp_path).info
+    assert not info.has_texts
+    assert "save_local(sys.argv[3])" in info.way_to_texts and "docs.index saved" in info.way_to_texts
+
+
+def test_a_file_of_an_earlier_milvus_lite_is_named_by_its_kind_too(tmp_path):
+    pytest.importorskip("pymilvus")
+    (tmp_path / "milvus.db").write_bytes(old_milvus())
+    with pytest.raises(StoreError, match=r"'milvus-lite<3'"):
+        open_store(f"milvus:{tmp_path / 'milvus.db'}")

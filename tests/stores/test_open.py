@@ -167,3 +167,24 @@ def test_options_behind_a_path_are_read_by_the_kind_that_the_path_has(vectors, t
     assert store.snapshot() == open_store(f"parquet:{path}#?distance=l2").snapshot()
     with pytest.raises(UsageError, match="unknown distance 'l3'"):
         open_store(f"{path}#?distance=l3")
+
+
+NO_STORES = {
+    "texts.json": ('[{"id": "a", "text": "t"}]', "JSON without vectors"),
+    "docs.jsonl": ('{"id": "a", "text": "t"}\n', "JSON without vectors"),
+    "texts.csv": ("id,text\na,t\n", "text without vectors"),
+    "paper.pdf": ("%PDF-1.4\n", "a PDF"),
+}
+
+
+@pytest.mark.parametrize("name", NO_STORES)
+def test_what_holds_no_vectors_is_named_as_what_it_is(name, tmp_path):
+    content, says = NO_STORES[name]
+    (tmp_path / name).write_text(content)
+    with pytest.raises(StoreError, match=f"this is not a store but {says}"):
+        open_store(tmp_path / name)
+    with pytest.raises(StoreError, match="no vectors are found here"):
+        open_store(tmp_path)
+    (tmp_path / name).rename(tmp_path / "index.faiss")
+    with pytest.raises(StoreError, match=f"this is not a FAISS index but {says}"):
+        open_store(tmp_path)

@@ -203,7 +203,7 @@ DEEP = functools.reduce(lambda inner, _: [inner], range(200), [])
 NO_DOCUMENTS = {
     "no field of texts": (json.dumps(objects(title=IDS, url=IDS)), "it has title, url; name it, as in"),
     "too few": (json.dumps(TEXTS[1:]), "has 9 documents for 10 vectors"),
-    "too many": (json.dumps([*TEXTS, "x"]), "has more than 10 documents for 10 vectors"),
+    "too many": (json.dumps([*TEXTS, "x"]), "has 11 documents for 10 vectors"),
     "a configuration": (json.dumps({"name": "x", "dims": 12}), "record 2"),
     "no records": ("[]", "no records"),
     "nothing": ("", "Expecting value"),

@@ -129,10 +129,14 @@ def check_numbered(path: Path, labels: Labels, count: int, user: str) -> Labels:
 def check_count(path: Path, vectors: int, documents: int) -> None:
     """Make sure that there are as many documents as vectors."""
     if documents != vectors:
-        raise StoreError(
-            f"{path}: has {documents} documents for {vectors} vectors; write the file and the index from the same "
-            "documents"
-        )
+        raise documents_differ(path, vectors, str(documents))
+
+
+def documents_differ(path: Path, vectors: int, documents: str) -> StoreError:
+    """Return the error of a file with another number of documents than there are vectors, to be raised."""
+    return StoreError(
+        f"{path}: has {documents} documents for {vectors} vectors; write it and the vectors from the same documents"
+    )
 
 
 def sidecar_files(index: Path, *patterns: str) -> list[Path]:

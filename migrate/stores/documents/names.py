@@ -22,6 +22,7 @@ TEXTS: Final = (
     "chunk",  # what splitters write
     "chunk_text",  # integrated records of Pinecone
     "pageContent",  # LangChain.js
+    "sentence",  # examples of sentence-transformers
 )
 """A text; only these are taken without being named."""
 
@@ -84,6 +85,7 @@ LISTS: Final[Mapping[str, str]] = MappingProxyType(
         "page_contents": "page_content",
         "bodies": "body",
         "chunks": "chunk",
+        "sentences": "sentence",
         "metadatas": METADATA[0],
         "metas": METADATA[0],
         "metadata_list": METADATA[0],

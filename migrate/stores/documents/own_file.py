@@ -1,7 +1,8 @@
-"""Documents in a `.json`, `.jsonl`, `.csv` or `.tsv` of the user's own beside an index, told by its fields.
+"""Documents in a `.json`, `.jsonl`, `.csv`, `.tsv` or `.txt` of the user's own beside an index, told by its fields.
 
 A JSON file has one of the shapes of `json_shapes.py`, and is held in memory while it is read; in the others a record is
-a line or a row. The documents are written to a temporary file as a docs.jsonl, and read there when they are needed.
+a line or a row, and a `.txt` has a text a line. The documents are written to a temporary file as a docs.jsonl, and
+read there when they are needed.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import Any, BinaryIO, Final
 from migrate.errors import OutputError, StoreError
 from migrate.files import open_file
 from migrate.reading import MalformedError, parse_json, read_json
-from migrate.stores.binary_reader import malformed, read_errors
+from migrate.stores.binary_reader import malformed, read_errors, read_head
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import (
     LOOKED_AT,
     MOST_BYTES,
     DocumentSource,
+    documents_differ,
     longest_first,
     sidecar_files,
     without_texts,
@@ -46,11 +48,26 @@ from migrate.stores.documents.names import (
     first_of,
     is_id_name,
 )
-from migrate.stores.foreign import PICKLE_TO_JSON
+from migrate.stores.foreign import PICKLE_TO_JSON, SAVE_BY_LANGCHAIN, for_path, is_langchain_store
 from migrate.stores.records import choose, with_nested
 from migrate.stores.switching import BESIDE
 
-PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv")
+PATTERNS: Final = ("*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv", "*.txt")
+_TEXT_LINES: Final = ".txt"
+_NAMED_AS_TEXTS: Final = re.compile(
+    r"(?:.*[^a-z])?(?:texts?|chunks?|docs?|documents?|sentences?|passages?|paragraphs?|corpus)", re.IGNORECASE
+)
+"""Names of files with a text a line: any other `.txt` may hold ids, notes or requirements."""
+
+_OF_OTHER_TEXTS: Final = re.compile(
+    r"(?:.*[^a-z])?(?:id|key|label|url|title|name|source|file|path|model|type|kind|object|language|lang|status|date)s?",
+    re.IGNORECASE,
+)
+"""Names of lists and fields of other texts than documents."""
+
+_HEAD_BYTES: Final = 512
+_MOST_COUNTED: Final = 1_000_000
+"""Records too many that are counted, for a message."""
 _PICKLES: Final = ("*.pkl", "*.pickle")
 _LONGEST_CELL: Final = 1 << 28
 """Characters; as many as a line of docs.jsonl may have bytes."""
@@ -73,7 +90,8 @@ def _remedy_of(error: Exception) -> str:
 
 def records_of(path: Path) -> Iterator[Record]:
     """Yield the records of a file, by the names of their fields; raises StoreError where one is none."""
-    values = {".json": _json_values, ".jsonl": _line_values, ".ndjson": _line_values}.get(path.suffix, _rows)
+    readers = {".json": _json_values, ".jsonl": _line_values, ".ndjson": _line_values, _TEXT_LINES: _text_lines}
+    values = readers.get(path.suffix, _rows)
     number = 0
     with read_errors(path), open_file(path, buffering=1 << 20) as file:
         try:
@@ -110,6 +128,11 @@ def is_of_lines(path: Path) -> bool:
 def _line_values(path: Path, file: BinaryIO) -> Iterator[Any]:
     """Yield the value of each line."""
     return (parse_json(line.decode()) for _, _, line in lines_of(file, path))
+
+
+def _text_lines(path: Path, file: BinaryIO) -> Iterator[str]:
+    """Yield each line, blank ones too: they are the empty texts of their rows."""
+    return (line.decode().rstrip("\r\n") for _, _, line in lines_of(file, path, blank=True))
 
 
 def cells_of(path: Path, file: BinaryIO) -> Iterator[list[str]]:
@@ -199,7 +222,11 @@ def _choose_ids(
         return (choose(path, "field of ids", list(columns), named, "name one of these"),)
     likely = dict.fromkeys((*LIKELY_IDS, *filter(is_id_name, columns)))
     ids = [name for name in likely if name in columns and all(map(_is_id, columns[name]))]
-    return (*((KEY,) if has_keys else ()), *ids, None)
+    keys = (KEY,) if has_keys else ()
+    # In a table it is the name of a column without one: the numbers that pandas writes first.
+    if path.suffix in (".csv", ".tsv"):
+        return (*ids, *keys, None)
+    return (*keys, *ids, None)
 
 
 def _choose_text(
@@ -217,7 +244,7 @@ def _choose_text(
         if spoilt and any(isinstance(value, str) for value in values):
             raise _bad_record(path, spoilt[0] + 1, f"has as {name!r} no text but {shown_type(values[spoilt[0]])}")
     candidates = [name for name in columns if name != LABEL and not is_id_name(name)]
-    if len(candidates) == 1 and candidates[0] in texts:
+    if len(candidates) == 1 and candidates[0] in texts and not _OF_OTHER_TEXTS.fullmatch(candidates[0]):
         return candidates[0]
     raise without_texts(path, columns, location, [name for name in texts if name in candidates])
 
@@ -323,8 +350,7 @@ def own_documents(
 
 def _refuse_other_texts(path: Path) -> None:
     """Refuse a list of texts that is one of ids, titles or names, as it is called so."""
-    called = re.fullmatch(r"(.*[^a-z])?(ids?|keys?|labels?|urls?|titles?|names?|sources?)", path.stem, re.IGNORECASE)
-    if not called:
+    if not _OF_OTHER_TEXTS.fullmatch(path.stem):
         return
     with read_errors(path), open_file(path) as file:
         if re.match(rb'(\xef\xbb\xbf)?\s*\[\s*"', file.read(64)):
@@ -341,10 +367,9 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
         while chunk := list(islice(lines, 256)):
             remaining -= len(chunk)
             if remaining < 0:
-                raise StoreError(
-                    f"{path}: has more than {most} documents for {most} vectors; write the file and the index from the "
-                    "same documents"
-                )
+                more = sum(1 for _ in islice(lines, _MOST_COUNTED))
+                count = most - remaining + more
+                raise documents_differ(path, most, f"more than {count}" if more == _MOST_COUNTED else str(count))
             write_all(file, b"".join(chunk))
         stack.pop_all()
     # without a buffer every byte of a line is a read of its own
@@ -353,11 +378,19 @@ def _written(path: Path, lines: Iterator[bytes], most: int) -> BinaryIO:
 
 def _why_no_pickle(path: Path) -> str:
     """Say that a pickle is not read, and how to make a file of it that is."""
+    if is_langchain_store(read_head(path, _HEAD_BYTES)):
+        return f"{path}: a vector store that LangChain pickled whole; {for_path(SAVE_BY_LANGCHAIN, path)}"
     target = shlex.quote(str(path.with_suffix(".json")))
     return (
         f"{path}: a pickle, which can run code and is not read; if you trust it and it holds plain lists and texts, "
         f'write them as JSON: python -c "{PICKLE_TO_JSON}" {shlex.quote(str(path))} {target}'
     )
+
+
+def _may_hold_texts(file: Path, index: Path) -> bool:
+    if file.suffix != _TEXT_LINES:
+        return True
+    return file.stem == index.stem or _NAMED_AS_TEXTS.fullmatch(file.stem) is not None
 
 
 def find_own_file(
@@ -373,11 +406,15 @@ def find_own_file(
     `named`: then a StoreError is raised where no file has them, or more than one.
     """
     files = [file for file in sidecar_files(index, *PATTERNS) if file.name not in BESIDE]
-    files.sort(key=lambda file: file.stem != index.stem)
+    files = [file for file in files if _may_hold_texts(file, index)]
+    files.sort(key=lambda file: (file.stem != index.stem, file.suffix == _TEXT_LINES))
     fitting: dict[Path, DocumentSource] = {}
     why = ""
     # Arbitrary: each of them is read to its end before one is taken, and a folder may hold thousands.
     for file in files[:20]:
+        # Records say more than lines, and count before them.
+        if file.suffix == _TEXT_LINES and fitting:
+            break
         try:
             fitting[file] = own_documents(file, index, rows, named, kind=kind)
         except (StoreError, OutputError) as error:

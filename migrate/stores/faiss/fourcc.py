@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.stores.base import Metric
+from migrate.errors import StoreError
+from migrate.stores.base import WAY_TO_TEXTS, Metric
 
 METRICS: Final[dict[int, Metric]] = {0: "ip", 1: "l2"}
 # Code, dimension, count, two numbers that are not used, a flag, the metric, and how many floats follow.
@@ -19,12 +21,25 @@ LARGEST_DIM: Final = 1 << 20
 METRIC_NUMBERS: Final[dict[Metric, int]] = {name: number for number, name in METRICS.items()}
 # Arbitrary: enough to tell what else a file is by its beginning.
 HEAD_BYTES: Final = 512
+_GIVE_VECTORS: Final = "give the file or folder that holds the vectors"
+_INDEX_NAMES: Final = (".faiss", ".index", ".bin")
 
 
 def is_index(head: bytes) -> bool:
     """Return whether these first bytes can be those of a FAISS file: a code of four characters, then no more text."""
     is_code = re.fullmatch(rb"I[A-Za-z][A-Za-z0-9]{2}", head[:4]) is not None
     return is_code and re.fullmatch(rb"[ -~\s]{4}", head[4:8]) is None  # a dimension
+
+
+def is_named_as_index(path: Path) -> bool:
+    """Return whether a file has a name that programs give to indexes."""
+    return path.suffix in _INDEX_NAMES
+
+
+def not_an_index(path: Path, head: bytes) -> StoreError:
+    """Return the error of a file that begins with `head` and is no index of FAISS, to be raised."""
+    expected = "a FAISS index" if is_named_as_index(path) else "a store"
+    return StoreError(f"{path}: this is not {expected} but {describe_content(head)}")
 
 
 def describe_content(head: bytes) -> str:
@@ -38,12 +53,12 @@ def describe_content(head: bytes) -> str:
         b"BZh": "a bzip2 file; unpack it first",
         b"\xfd7zXZ": "an xz file; unpack it first",
         b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
-        b"SQLite format 3": "an SQLite database; give the FAISS index instead",
-        b"PAR1": "a Parquet file; give the FAISS index instead",
-        b"\x89HDF": "an HDF5 file; give the FAISS index instead",
-        b"\x93NUMPY": "a NumPy array; give the FAISS index instead",
-        b"\x7fELF": "a program; give the FAISS index instead",
-        b"%PDF": "a PDF; give the FAISS index instead",
+        b"SQLite format 3": "an SQLite database; name its table of vectors, as sqlite:FILE#TABLE",
+        b"PAR1": "a Parquet file; give it as parquet:FILE",
+        b"\x89HDF": f"an HDF5 file; write its vectors as a .npy by numpy.save, and {WAY_TO_TEXTS}",
+        b"\x93NUMPY": "a NumPy array; rename it to end in .npy",
+        b"\x7fELF": f"a program; {_GIVE_VECTORS}",
+        b"%PDF": f"a PDF; {_GIVE_VECTORS}",
         **dict.fromkeys(
             (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
             "a pickle; give the folder, or the .faiss file beside it",
@@ -61,7 +76,9 @@ def describe_content(head: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if all(char.isprintable() or char in "\t\r\n" for char in text):
-        return f"{'JSON' if begun.startswith((b'{', b'[')) else 'text'}; give the FAISS index instead"
+        if begun.startswith((b"{", b"[")):
+            return f"JSON without vectors; {_GIVE_VECTORS}, or name their field, as records:FILE#?vector=FIELD"
+        return f"text without vectors; {_GIVE_VECTORS}"
     shown = head[:4].hex(" ")
     return f"bytes that begin with {shown}; give the file that faiss.write_index or FAISS.save_local wrote"
 

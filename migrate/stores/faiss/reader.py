@@ -20,7 +20,7 @@ from migrate.stores.base import Metric
 from migrate.stores.binary_reader import RowFile, read_errors
 from migrate.stores.child import run_job, temporary_file, write_all
 from migrate.stores.faiss import fourcc
-from migrate.stores.faiss.fourcc import HEAD_BYTES, describe_content
+from migrate.stores.faiss.fourcc import HEAD_BYTES
 from migrate.stores.faiss.recipe import FLAT, Recipe
 from migrate.stores.frames import FACTS, LABELS, PLACES, ROWS, RUNS
 
@@ -176,7 +176,7 @@ def _flat_facts(dim: int, count: int, metric: Metric) -> _Facts:
 def _check_code(path: Path, head: bytes) -> str:
     code = head[:4].decode("latin-1")
     if not fourcc.is_index(head):
-        raise StoreError(f"{path}: this is not a FAISS index but {describe_content(head)}")
+        raise fourcc.not_an_index(path, head)
     if code.startswith("IB"):
         raise UnsupportedStoreError(
             f"{path}: a binary index ({code}); its vectors are bits, which no map between embedding spaces applies to: "

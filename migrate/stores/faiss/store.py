@@ -183,12 +183,12 @@ def _find_index(folder: Path) -> Path:
             f"{folder}: has {len(indexes)} FAISS indexes ({_names([file.name for file in indexes])}); give one of these"
         )
     for file in files:
-        if file.suffix in (".faiss", ".index", ".bin"):
-            raise StoreError(f"{file}: this is not a FAISS index but {fourcc.describe_content(heads[file])}")
+        if fourcc.is_named_as_index(file):
+            raise fourcc.not_an_index(file, heads[file])
     contents = "an empty folder"
     if files:
         contents = _names([file.name for file in files])
-    raise StoreError(f"{folder}: there is no FAISS index here, only {contents}; give the folder that holds the store")
+    raise StoreError(f"{folder}: no vectors are found here, only {contents}; give the file or folder that holds them")
 
 
 def _visible_files(folder: Path) -> list[Path]:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import csv
 import json
+import os
 import re
 import secrets
 import zlib
@@ -22,13 +23,12 @@ from typing import Any, ClassVar, Final, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from migrate.files import open_file
+from migrate.files import open_file, output_errors
 from migrate.reading import MalformedError, read_json
-from migrate.stores.binary_reader import malformed, read_errors, read_head, shown
+from migrate.stores.binary_reader import malformed, read_errors, shown
 from migrate.stores.documents.base import MOST_BYTES, json_errors
 from migrate.stores.documents.json_shapes import KEY, records_in
-from migrate.stores.documents.jsonl import DOCS_NAME
-from migrate.stores.documents.own_file import Record, cells_of, delimiter_of, is_of_lines, records_of
+from migrate.stores.documents.own_file import Record, cells_of, delimiter_of, records_of
 from migrate.stores.records import Distance
 from migrate.vectors import Vectors
 from migrate.work.rows import Rows
@@ -43,7 +43,7 @@ _VECTOR: Final = "vector"
 _FEWEST_NUMBERS: Final = 5
 """Numbers in a list that is taken for a vector without being asked: a place on a page has four."""
 
-_HEAD_BYTES: Final = 1 << 18
+HEAD_BYTES: Final = 1 << 18
 """What is looked at to tell whether there are vectors: far more than the first record takes."""
 
 _NUMBER: Final = rb"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
@@ -51,19 +51,21 @@ _LIST: Final = re.compile(rb"\[\s*(?:%b[,\s]+){%d}" % (_NUMBER, _FEWEST_NUMBERS 
 _NANO: Final = re.compile(rb'\s*\{\s*"embedding_dim"\s*:')
 
 
-def holds_vectors(path: Path) -> bool:
-    """Return whether a file is named and begins as one of records with vectors.
+def has_list(head: bytes) -> bool:
+    """Return whether there is a list of numbers in the beginning of a file."""
+    return _LIST.search(head) is not None
 
-    Documents beside an index are not, whatever lists of numbers are among their metadata.
-    """
-    if path.suffix not in (*JSON, *LINES, *TABLES) or path.name == DOCS_NAME or not path.is_file():
-        return False
-    head = read_head(path, _HEAD_BYTES)
-    return _LIST.search(head) is not None or (path.suffix in JSON and _NANO.match(head) is not None)
+
+def begins_as_nano(head: bytes) -> bool:
+    """Return whether a file begins as those of nano-vectordb."""
+    return _NANO.match(head) is not None
 
 
 def numbers_of(value: object) -> NDArray[np.float32] | None:
     """Return the vector in a value of a record, (dim,); None where it is no list of two numbers or more."""
+    if isinstance(value, np.ndarray):
+        with np.errstate(over="ignore"):
+            return value.astype(np.float32)
     if isinstance(value, str):
         value = _listed(value)
     if not isinstance(value, list) or len(value) < 2:
@@ -94,6 +96,8 @@ class Content(ABC):
     """What a person calls the file."""
     distance: ClassVar[Distance | None] = None
     """How its program compares; None where the file belongs to no program."""
+    reads_texts: ClassVar[bool] = True
+    """True if a vector may be the text of a list."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,8 +107,23 @@ class Content(ABC):
         """Yield the records with their vectors; raises a StoreError where one is none."""
 
     @abstractmethod
+    def save(self, target: Path, field: str, rows: Rows) -> None:
+        """Write the same records with other vectors in a field, in the order of those that have one, durably."""
+
+
+class TextContent(Content):
+    """A file of text."""
+
+    def save(self, target: Path, field: str, rows: Rows) -> None:
+        """Write the same text with other vectors."""
+        with output_errors(target), target.open("w", encoding="utf-8", newline="") as file:
+            self.write(file, field, rows)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @abstractmethod
     def write(self, target: TextIO, field: str, rows: Rows) -> None:
-        """Write the same records with other vectors in a field, in the order of those that have one."""
+        """Write it to a file that is open."""
 
 
 class _Next:
@@ -120,7 +139,7 @@ class _Next:
         return json.dumps(self.vector().tolist())
 
 
-class LinesContent(Content):
+class LinesContent(TextContent):
     """A record a line."""
 
     index_type = "lines of JSON"
@@ -137,7 +156,7 @@ class LinesContent(Content):
             target.write("\n")
 
 
-class TableContent(Content):
+class TableContent(TextContent):
     """A record a row, below a row of names."""
 
     index_type = "table of text"
@@ -162,7 +181,7 @@ class TableContent(Content):
                 table.writerow(row)
 
 
-class JsonContent(Content):
+class JsonContent(TextContent):
     """One value of JSON, with the records in any of the usual shapes; it is held in memory while it is read."""
 
     index_type = "JSON"
@@ -196,7 +215,7 @@ class JsonContent(Content):
         target.write(_Template(vectors, value).text(_Next(rows)))
 
 
-class NanoContent(Content):
+class NanoContent(TextContent):
     """A file of nano-vectordb: vectors in one block of base64, and the records in a list.
 
     LightRAG keeps each vector once more in its record, in half precision and packed.
@@ -286,16 +305,3 @@ class _Template:
             # a list that was a text stays one
             parts[place] = f'"{following.text()}"' if parts[place] == "s" else following.text()
         return "".join(parts)
-
-
-def content_of(path: Path) -> Content:
-    """Return the content of a file by its name; of `.json`, by its beginning."""
-    if path.suffix in LINES:
-        return LinesContent(path)
-    if path.suffix in TABLES:
-        return TableContent(path)
-    if _NANO.match(read_head(path, _HEAD_BYTES)):
-        return NanoContent(path)
-    if is_of_lines(path):
-        return LinesContent(path)
-    return JsonContent(path)

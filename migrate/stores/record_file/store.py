@@ -20,9 +20,9 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from migrate.errors import UsageError
-from migrate.files import FileStamp, output_errors
+from migrate.files import FileStamp
 from migrate.locations import Address
-from migrate.stores.base import NO_TEXTS, KindSupport, StoreInfo
+from migrate.stores.base import NO_TEXTS, WAY_TO_TEXTS, KindSupport, StoreInfo
 from migrate.stores.binary_reader import RowFile, malformed, read_errors
 from migrate.stores.child import temporary_file, write_all
 from migrate.stores.documents.base import (
@@ -37,7 +37,8 @@ from migrate.stores.documents.matching import Numbering
 from migrate.stores.documents.names import LIKELY_IDS, VECTORS, first_of
 from migrate.stores.documents.own_file import Record, own_documents
 from migrate.stores.file_store import RowFileStore, only_file, own_manifest
-from migrate.stores.record_file.contents import Content, content_of, holds_vectors, numbers_of
+from migrate.stores.record_file.contents import TABLES, Content, numbers_of
+from migrate.stores.record_file.formats import content_of, holds_vectors
 from migrate.stores.records import Distance, check_options, choose, read_metric
 from migrate.stores.switching import BESIDE
 from migrate.vectors import Document, Vectors
@@ -55,12 +56,12 @@ class RecordFileKind:
 
     name = "records"
     support = KindSupport(
-        "records with vectors: JSON, JSON lines, CSV, nano-vectordb",
+        "records with vectors: JSON, JSON lines, CSV, pickle, nano-vectordb",
         ("FILE", "FOLDER", "records:FILE#?vector=FIELD&text=FIELD"),
         "",
         "ids, order, texts, all other fields and the shape of the file",
         "vectors are written as float32; spaces and line ends may differ",
-        "bounded for lines and CSV; JSON as a whole",
+        "bounded for lines and CSV; JSON and pickles as a whole",
     )
 
     def recognises(self, path: Path) -> bool:
@@ -143,10 +144,7 @@ class RecordFileStore(RowFileStore):
             content = content_of(self.index_path)
             # What else the records hold is read again: of another file it would stand beside vectors of this one
             self.stamps[0].check()
-            with output_errors(target), target.open("w", encoding="utf-8", newline="") as file:
-                content.write(file, self._field, rows)
-                file.flush()
-                os.fsync(file.fileno())
+            content.save(target, self._field, rows)
             self.stamps[0].check()
             return Written()
 
@@ -184,7 +182,7 @@ def _read(content: Content, stamp: FileStamp, field: str) -> tuple[RowFile, Bina
         vectors = stack.enter_context(temporary_file(path, stamp.size))
         others = stack.enter_context(temporary_file(path, stamp.size))
         for number, record in enumerate(content.records(), start=1):
-            vector = _vector_of(path, number, record.get(field), field)
+            vector = _vector_of(content, number, record.get(field), field)
             if vector is None:
                 without += 1
                 continue
@@ -194,7 +192,7 @@ def _read(content: Content, stamp: FileStamp, field: str) -> tuple[RowFile, Bina
                 raise malformed(path, problem, "correct the file")
             write_all(vectors, vector.tobytes())
             rest = {name: entry for name, entry in record.items() if name != field}
-            write_all(others, (json.dumps(rest, ensure_ascii=False) + "\n").encode())
+            write_all(others, (json.dumps(rest, ensure_ascii=False, default=np.ndarray.tolist) + "\n").encode())
             count += 1
         if not count:
             raise malformed(path, "it holds no vectors", "give a file with some")
@@ -204,13 +202,16 @@ def _read(content: Content, stamp: FileStamp, field: str) -> tuple[RowFile, Bina
     return rows, others, without
 
 
-def _vector_of(path: Path, number: int, value: object, field: str) -> Vectors | None:
+def _vector_of(content: Content, number: int, value: object, field: str) -> Vectors | None:
     """Return the vector of a record, (dim,), None where it has none."""
-    if value is None or value in ("", []):
+    if value is None or (not isinstance(value, np.ndarray) and value in ("", [])):
         return None
+    if isinstance(value, str) and not content.reads_texts:
+        problem = f"record {number} has as {field!r} the text of a list"
+        raise malformed(content.path, problem, "make lists of these texts, as by json.loads, and write the file anew")
     vector = numbers_of(value)
     if vector is None:
-        raise malformed(path, f"record {number} has as {field!r} no list of numbers", "correct the file")
+        raise malformed(content.path, f"record {number} has as {field!r} no list of numbers", "correct the file")
     return vector
 
 
@@ -229,19 +230,26 @@ def _documents(path: Path, records: BinaryIO, count: int, named: Mapping[str, st
     except NoTextsError as error:
         if "text" in named:
             raise
-        return HeldDocuments([Document(doc_id, "") for doc_id in _ids(list(read()))], _without_texts(path, str(error)))
+        ids = _ids(path, list(read()), named.get("id"))
+        return HeldDocuments([Document(doc_id, "") for doc_id in ids], _without_texts(path, error))
     finally:
         records.close()
 
 
-def _without_texts(path: Path, why: str) -> DocumentsInfo:
+def _without_texts(path: Path, error: NoTextsError) -> DocumentsInfo:
+    # Each record has its own text: no file beside this one is read.
+    why = str(error).removesuffix(f", or {WAY_TO_TEXTS}")
     return DocumentsInfo("none but ids", file=path, no_texts=why, notes=(f"{NO_TEXTS}{why}",))
 
 
-def _ids(records: Sequence[Record]) -> list[str]:
-    """Return the key of each record, else its own id, else its number."""
-    for name in (KEY, *LIKELY_IDS):
+def _ids(path: Path, records: Sequence[Record], named: str | None) -> list[str]:
+    """Return the id that is named of each record, else its key, else its own id, else its number."""
+    # In a table the key is what stands in a column without a name.
+    usual = (*LIKELY_IDS, KEY) if path.suffix in TABLES else (KEY, *LIKELY_IDS)
+    for name in usual if named is None else (named,):
         ids = [str(record[name]) for record in records if isinstance(record.get(name), int | str)]
         if len(set(ids)) == len(records):
             return ids
+    if named is not None:
+        raise malformed(path, f"the field {named!r} is no id: records lack it, or have the same", "name another")
     return list(map(str, range(len(records))))
