@@ -9,8 +9,10 @@ from migrate.cli.spending import Spending
 from migrate.cli.terminal import advise, progress_bar, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cli.verdict import load_model_of
+from migrate.cli.watch import watch as follow
 from migrate.cost.unread import count_unread
 from migrate.embedders.abilities import loaded_profile
+from migrate.errors import UsageError
 from migrate.report.sync import counts_text, plan_document, plan_text, synced_document, synced_text
 from migrate.steps.base import RunContext
 from migrate.steps.sync import Sync
@@ -18,8 +20,30 @@ from migrate.steps.sync.job import check_pair, sync_job
 from migrate.stores import open_store
 
 
-def command(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_json: bool) -> None:
+def command(
+    request: Sync,
+    dry_run: bool,
+    watch: bool,
+    every: float | None,
+    yes: bool,
+    model: ModelOptions,
+    as_json: bool,
+) -> None:
     """Bring NEW, translated from OLD, up to date with OLD."""
+    if every is not None and not watch:
+        raise UsageError("--every is the pace of --watch; give both, or neither")
+    if not watch:
+        _sync_once(request, dry_run, yes, model, as_json)
+        return
+    if dry_run or as_json or yes:
+        raise UsageError(
+            "--watch goes on without a question or an end, so it takes no --dry-run, --json or --yes; "
+            "--max-cost caps all that it spends"
+        )
+    follow(request, model, every or 30)
+
+
+def _sync_once(request: Sync, dry_run: bool, yes: bool, model: ModelOptions, as_json: bool) -> None:
     paid = Spending(request.max_cost, is_agreed=yes)
     old = str(request.old)
     new = str(request.new)

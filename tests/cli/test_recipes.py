@@ -1,6 +1,7 @@
 """The recipes: each command of the page, as it stands there, on stores as the applications write them.
 
-Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8 and llama-index-vector-stores-postgres 0.7.
+Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8, llama-index-vector-stores-postgres 0.7,
+langchain-postgres 0.0.19 (LibreChat), and the table that LangChain.js asks for on Supabase.
 The model is a local server's.
 """
 
@@ -51,11 +52,13 @@ def cook(server, monkeypatch):
 
     def follow(title, url="", expected=("fit", "translate", "audit"), sizes=SIZES):
         commands = commands_of(title)
-        assert tuple(words[2] for words in commands) == expected
+        is_many = commands[0][1] == "collections"
+        assert tuple(words[1 + is_many] for words in commands) == expected
         for _, *words in commands:
             words = [word.replace("postgresql://ann@db/app", url) for word in words]
-            assert run(words) in ((0, 1, 3) if words[1] == "audit" else (0,)), words
-        assert all(name in Path("reports/report.html").read_text() for name in sizes)
+            assert run(words) in ((0, 1, 3) if "audit" in words else (0,)), words
+        if is_many:
+            assert all(name in Path("reports/report.html").read_text() for name in sizes)
 
     return follow
 
@@ -229,6 +232,62 @@ def test_llamaindex_pgvectorstore(cook, database):
     source = find_collections(f"pgvector:{url}#data_*")
     assert [member.name for member in source.members] == sorted(f"data_{name}" for name in SIZES)
     assert set(source.left_out.values()) == {"made of an older store by lead-migrate"}
+
+
+LANGCHAIN = """
+CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar UNIQUE NOT NULL, cmetadata json);
+CREATE TABLE langchain_pg_embedding (
+    id varchar PRIMARY KEY, collection_id uuid REFERENCES langchain_pg_collection (uuid) ON DELETE CASCADE,
+    embedding vector, document varchar, cmetadata jsonb
+);
+CREATE INDEX ix_cmetadata_gin ON langchain_pg_embedding USING gin (cmetadata jsonb_path_ops);
+"""
+
+
+def test_librechat(cook, database):
+    url, connection = database
+    connection.execute(LANGCHAIN)
+    collection = str(uuid.UUID(int=1))
+    connection.execute("INSERT INTO langchain_pg_collection VALUES (%s, 'testcollection', NULL)", (collection,))
+    for row, vector in enumerate(vectors_of("files", 150)):
+        metadata = {"file_id": f"file-{row % 5}", "user_id": "ann", "digest": f"{row:032x}", "page": row}
+        values = (f"chunk-{row}", collection, as_text(vector), text_of("handbook", row), json.dumps(metadata))
+        connection.execute("INSERT INTO langchain_pg_embedding VALUES (%s, %s, %s, %s, %s)", values)
+    cook("LibreChat", url)
+    (update,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    UPDATE langchain")]
+    assert connection.execute(update).rowcount == 150
+    near = ("SELECT e.document, e.cmetadata FROM langchain_pg_embedding e JOIN langchain_pg_collection c "
+            "ON e.collection_id = c.uuid WHERE c.name = 'testcollection' AND e.cmetadata ->> 'file_id' = 'file-2' "
+            "ORDER BY embedding <=> %s::vector LIMIT 4")  # fmt: skip
+    found = connection.execute(near, (as_text(np.ones(NEW_DIM)),)).fetchall()
+    assert len(found) == 4 and {row["page"] % 5 for _, row in found} == {2}
+
+
+SUPABASE = """
+CREATE TABLE documents (id bigserial PRIMARY KEY, content text, metadata jsonb, embedding vector(16));
+CREATE FUNCTION match_documents (query_embedding vector(16), match_count int DEFAULT NULL, filter jsonb DEFAULT '{}')
+RETURNS TABLE (id bigint, content text, metadata jsonb, similarity float) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY SELECT id, content, metadata, 1 - (documents.embedding <=> query_embedding) AS similarity
+  FROM documents WHERE metadata @> filter ORDER BY documents.embedding <=> query_embedding LIMIT match_count;
+END; $$;
+"""
+
+
+def test_supabase(cook, database):
+    url, connection = database
+    connection.execute(SUPABASE)
+    for row, vector in enumerate(vectors_of("documents", 150)):
+        insert = "INSERT INTO documents (content, metadata, embedding) VALUES (%s, %s, %s)"
+        metadata = json.dumps({"source": "blob", "blobType": "text/plain", "page": row % 3})
+        connection.execute(insert, (text_of("handbook", row), metadata, as_text(vector)))
+    cook("Supabase with n8n or LangChain", url, expected=("fit", "translate", "audit", "switch"))
+    match = "SELECT * FROM match_documents(%s::vector, 6, %s)"
+    found = connection.execute(match, (as_text(np.ones(NEW_DIM)), json.dumps({"page": 1}))).fetchall()
+    assert len(found) == 6 and all(metadata["page"] == 1 for _, _, metadata, _ in found)
+    add = "INSERT INTO documents (content, metadata, embedding) VALUES ('new', '{}', %s) RETURNING id"
+    assert connection.execute(add, [as_text(np.ones(NEW_DIM))]).fetchone() == (151,)
 
 
 # SQLite and FAISS

@@ -11,6 +11,8 @@ from migrate.steps.sync import Sync
     example="lead-migrate sync my-store new-store --dry-run",
 )
 @options.option("--dry-run", is_flag=True, help="Say what changed and what it would cost; embed and write nothing.")
+@options.option("--watch", is_flag=True, help="Go on with what is written to OLD, until the stores are switched.")
+@options.option("--every", type=options.FiniteRange(min=0.1), help="Seconds between looks of --watch.  [default: 30]")
 @options.record(Sync)
 @options.agreed
 @options.model_options
