@@ -128,16 +128,17 @@ def test_parts_of_a_large_sample_that_ask_nothing_do_not_count():
     assert choice.best_in == choice.splits == 3
 
 
+@pytest.mark.parametrize(("n", "merit"), [(60, Neighbours.closeness), (301, Neighbours.overlap)])
 @pytest.mark.parametrize("seed", range(2))
-def test_what_both_divisions_find_decides(seed):
-    x, y = make_pairs(60, 12, 12, seed)
+def test_what_both_divisions_find_decides_by_cosine_where_pairs_are_few(seed, n, merit):
+    x, y = make_pairs(n, 12, 12, seed)
     judged_once = select_stitch(Pairing(x, y, seed=seed), specs=["ridge", "ridge+near"])
     found = {}
     for division in (seed, seed + 1):
         for row in judged_once.candidates[:2]:
             stitch, _ = select.tune(row.stitch, Pairing(x, y, seed=seed))
             vectors = cross_predict(stitch, Pairing(x, y, seed=division), with_variance=False).vectors
-            found.setdefault(row.stitch, []).append(Neighbours(y, seed=seed).closeness(vectors))
+            found.setdefault(row.stitch, []).append(merit(Neighbours(y, seed=seed), vectors))
     means = [judged(spec, np.mean(shares, axis=0)) for spec, shares in found.items()]
     assert judged_once.choice.splits == 10
     assert judged_once.chosen == select._pick(means).row.stitch
