@@ -172,7 +172,7 @@ def migrate(folder, n_pairs=N_PAIRS, noise=0.0, **options):
 
 
 def add_noise(stitch, noise):
-    """Put each value of a linear map off by about `noise` of their standard deviation: what few pairs cost, and more."""
+    """Put each value of a linear map off by about `noise` standard deviations: what few pairs cost, and more."""
     matrix = stitch.matrix_
     matrix += noise * matrix.std() * np.random.default_rng(3).normal(size=matrix.shape).astype(np.float32)
 
