@@ -55,7 +55,7 @@ _COMPLETE = 0.95
 
 _FEW_PAIRS = 300
 """Pairs up to which candidates are compared by cosines: the ten nearest of thirty documents say little of the ten
-nearest of thousands. With 30 pairs a choice by overlap@10 lost 0.02 more of it (`benchmarks/small_samples.py`)."""
+nearest of thousands (`benchmarks/small_samples.py`)."""
 
 FEWEST_JUDGED = 40
 """Held-out documents from which on an overlap is told: ten neighbours are a quarter of all others then."""

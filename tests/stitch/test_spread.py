@@ -24,7 +24,7 @@ def shrunken(n=300, q=12, seed=0):
 
 @pytest.mark.parametrize(
     ("n", "q", "power"),
-    [(600, 12, 1.25), (500, 12, 1.25), (300, 12, 0.625), (300, 400, 0.625), (100, 12, 0), (15, 40, 0)],
+    [(600, 12, 1.25), (300, 12, 1.25), (240, 12, 1), (240, 400, 1), (120, 12, 0.5), (15, 40, 0.0625)],
 )
 def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_but_those_of_few_pairs_less(n, q, power):
     predicted, truth = shrunken(n, q)
