@@ -51,7 +51,11 @@ _LEVEL = 0.25
 but a cheaper product of matrices, and 0 would let rounding errors decide."""
 
 _COMPLETE = 0.95
-"""Overlap@10 from which on the old vectors leave nothing for texts to add."""
+"""Merit of the best from which on the old vectors leave nothing for texts to add."""
+
+_FEW_PAIRS = 300
+"""Pairs up to which candidates are compared by cosines: the ten nearest of thirty documents say little of the ten
+nearest of thousands (`benchmarks/small_samples.py`)."""
 
 FEWEST_JUDGED = 40
 """Held-out documents from which on an overlap is told: ten neighbours are a quarter of all others then."""
@@ -324,11 +328,17 @@ class Clarity:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """A candidate with its scores on held-out pairs, and the share of the true top 10 that each query finds."""
+    """A candidate with its scores on held-out pairs, and the share of the true top 10 that each query finds.
+
+    It is compared with others by `merits`, one a query: these shares, or of few pairs cosines. Up to `noise` standard
+    errors behind the best it is judged on a second division into folds.
+    """
 
     row: ScoredStitch
     stitch: Stitch
     shares: NDArray[np.float64]
+    merits: NDArray[np.float64]
+    noise: float
 
 
 def applicable(pairs: Pairing) -> list[str]:
@@ -361,10 +371,11 @@ def select_stitch(
 
     The candidates are `specs`, and all that apply for `auto` among them or where there are none. Each fold's
     predictions come from a stitch that has not seen the fold; put together they cover the sample, so that retrieval is
-    judged over all n documents, and stretched to the spread of true vectors. The best overlap@10 wins; candidates that
-    are behind it by no more than noise are judged on a second division into folds, and the mean counts. Of these one
-    that reads texts is preferred, and then, within a quarter of a standard error of the paired difference, the cheapest
-    to use (after the one-standard-error rule of Breiman et al. 1984).
+    judged over all n documents, and stretched to the spread of true vectors. The best overlap@10 wins, or the
+    best cosine (`Neighbours.closeness`) where there are few pairs; candidates that are behind it by no more than noise
+    are judged on a second division into folds, and the mean counts. Of these one that reads texts is preferred, and
+    then, within a quarter of a standard error of the paired difference, the cheapest to use (after the
+    one-standard-error rule of Breiman et al. 1984).
 
     Controls are listed in the table but chosen only if they are in `specs`: `mean`; `random`, which gives each document
     the true vector of another; and, where there are texts, `text`, which shows what the old vectors contribute.
@@ -456,34 +467,43 @@ def _judge(
     elapsed = time.perf_counter() - started
     shares = neighbours.overlap(vectors)
     scores = score_predictions(vectors, pairs.target, shares, neighbours.sphere)
-    return _Judged(ScoredStitch(spec, scores, elapsed, is_control), stitch, shares)
+    row = ScoredStitch(spec, scores, elapsed, is_control)
+    merits = shares
+    noise = _NOISE
+    if len(pairs) <= _FEW_PAIRS:
+        merits = neighbours.closeness(vectors)
+    elif stitch.reads_texts:
+        noise = _TEXTS_NOISE
+    return _Judged(row, stitch, shares, merits, noise)
 
 
 def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -> tuple[_Judged, Clarity]:
     """The best candidate; those that noise does not tell from it are compared on two divisions into folds."""
     # On one division a difference of 0.003 decided for procrustes, which kept up to 0.12 less nDCG@10
     contenders = _near_the_best(judged)
-    shares_by_division = {pairs.seed: {candidate.row.stitch: candidate.shares for candidate in judged}}
+    merits_by_division = {pairs.seed: {candidate.row.stitch: candidate.merits for candidate in judged}}
     if len(contenders) > 1:
         divided_again = replace(pairs, seed=pairs.seed + 1)
         predicted = {
             candidate.row.stitch: cross_predict(candidate.stitch, divided_again, with_variance=False).vectors
             for candidate in contenders
         }
-        shares_by_division[divided_again.seed] = {
-            stitch: neighbours.overlap(vectors) for stitch, vectors in predicted.items()
-        }
+        if len(pairs) <= _FEW_PAIRS:
+            merits = {stitch: neighbours.closeness(vectors) for stitch, vectors in predicted.items()}
+        else:
+            merits = {stitch: neighbours.overlap(vectors) for stitch, vectors in predicted.items()}
+        merits_by_division[divided_again.seed] = merits
     judged_again = []
     for candidate in contenders:
-        shares = np.mean([shares_of[candidate.row.stitch] for shares_of in shares_by_division.values()], axis=0)
-        judged_again.append(replace(candidate, shares=shares))
+        mean = np.mean([division[candidate.row.stitch] for division in merits_by_division.values()], axis=0)
+        judged_again.append(replace(candidate, merits=mean))
     chosen = _pick(judged_again).row.stitch
     wins = []
-    for fold_seed, shares_of in shares_by_division.items():
+    for fold_seed, division in merits_by_division.items():
         for rows in fold_rows(len(pairs), seed=fold_seed):
             is_held_out = np.isin(neighbours.query_rows, rows)
             if is_held_out.any():  # of more than 1,000 pairs some parts ask nothing
-                means = {stitch: shares[is_held_out].mean() for stitch, shares in shares_of.items()}
+                means = {stitch: values[is_held_out].mean() for stitch, values in division.items()}
                 wins.append(bool(means[chosen] >= max(means.values())))
     rivals = tuple(candidate.row.stitch for candidate in contenders if candidate.row.stitch != chosen)
     best = next(candidate for candidate in judged if candidate.row.stitch == chosen)
@@ -493,30 +513,24 @@ def _choose(judged: Sequence[_Judged], pairs: Pairing, neighbours: Neighbours) -
 def _near_the_best(judged: Sequence[_Judged]) -> list[_Judged]:
     """The best candidate, and those that are behind it by no more than noise."""
     best = _best(judged)
-    return [candidate for candidate in judged if _is_near(candidate, best, _noise_of(candidate))]
-
-
-def _noise_of(candidate: _Judged) -> float:
-    if candidate.stitch.reads_texts:
-        return _TEXTS_NOISE
-    return _NOISE
+    return [candidate for candidate in judged if _is_near(candidate, best, candidate.noise)]
 
 
 def _pick(near: Sequence[_Judged]) -> _Judged:
     """Pick the cheapest of those that read texts, unless these can add nothing, else of all near the best."""
     readers = [candidate for candidate in _near_the_best(near) if candidate.stitch.reads_texts]
     group = near
-    if readers and _best(near).shares.mean() < _COMPLETE:
+    if readers and _best(near).merits.mean() < _COMPLETE:
         group = readers
     return next(candidate for candidate in group if _is_near(candidate, _best(group), _LEVEL))
 
 
 def _best(judged: Sequence[_Judged]) -> _Judged:
-    return max(judged, key=lambda candidate: (candidate.shares.mean(), -candidate.row.scores.mse))
+    return max(judged, key=lambda candidate: (candidate.merits.mean(), -candidate.row.scores.mse))
 
 
 def _is_near(candidate: _Judged, best: _Judged, errors: float) -> bool:
-    behind = best.shares - candidate.shares
+    behind = best.merits - candidate.merits
     return bool(behind.mean() <= errors * standard_error(behind))
 
 

@@ -14,8 +14,8 @@ def good(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def poor(tmp_path_factory):
-    """A migration by so few pairs that a tenth of the quality is lost; nobody writes to it."""
-    return migrate(tmp_path_factory.mktemp("poor"), n_pairs=50)
+    """A migration by few pairs and with so much noise that a tenth of the quality is lost; nobody writes to it."""
+    return migrate(tmp_path_factory.mktemp("poor"), n_pairs=50, noise=0.4)
 
 
 @pytest.fixture(scope="session")

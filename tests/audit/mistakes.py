@@ -151,8 +151,8 @@ class Mistake:
         return [command, self.translated, "--reference", self.reference, "--target", self.target, *by]
 
 
-def migrate(folder, n_pairs=N_PAIRS, **options):
-    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs is not.
+def migrate(folder, n_pairs=N_PAIRS, noise=0.0, **options):
+    """Build the good migration, which is SAFE, in an empty folder; one of far fewer pairs and with noise is not.
 
     `options` are those of the target's `Model`.
     """
@@ -164,10 +164,17 @@ def migrate(folder, n_pairs=N_PAIRS, **options):
     write_model(good.target_file, good, good.model)
     embed_corpus(lambda: good.documents, load_embedder(SOURCE_SPEC), good.source)
     fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=n_pairs)
+    add_noise(fitted.stitch, noise)
     fitted.save(good.stitch)
     Translate(open_store(good.source), fitted, good.translated).run()
     reembed_store(open_store(good.translated), good.embedder, good.reference)
     return good
+
+
+def add_noise(stitch, noise):
+    """Put each value of a linear map off by about `noise` standard deviations: what few pairs cost, and more."""
+    matrix = stitch.matrix_
+    matrix += noise * matrix.std() * np.random.default_rng(3).normal(size=matrix.shape).astype(np.float32)
 
 
 def write_model(path, good, model):
@@ -295,6 +302,7 @@ class _Mistakes:
         """A store whose sample some queries chose."""
         good = self.good
         fitted = fit(open_store(good.source), good.embedder, kind="ridge", sample=90, query_log=chose)
+        add_noise(fitted.stitch, 0.4)
         fitted.save(self.folder / "stitch")
         Translate(open_store(good.source), fitted, self.folder / "translated").run()
         return self.folder / "translated"

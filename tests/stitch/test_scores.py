@@ -125,6 +125,18 @@ def test_a_prediction_goes_straight_from_the_mean_to_the_sphere(length):
     np.testing.assert_allclose(sphere.of(truth, norm=length), truth, atol=1e-6 * length)
 
 
+def test_closeness_is_the_cosine_of_centred_vectors_whatever_all_have_in_common():
+    rng = np.random.default_rng(0)
+    truth = unit_rows(rng.normal(size=(40, 8)).astype(np.float32))
+    predicted = unit_rows(truth + rng.normal(scale=0.3, size=truth.shape).astype(np.float32))
+    neighbours = Neighbours(truth)
+    sides = [rows - rows.mean(axis=0) for rows in (predicted, truth)]
+    expected = np.diag(cosine_similarity(*sides))[neighbours.query_rows]
+    np.testing.assert_allclose(neighbours.closeness(predicted), expected, atol=2e-6)
+    assert (neighbours.closeness(truth) == 1).all()
+    assert (neighbours.closeness(np.ones_like(truth)) == 0).all()  # one vector for all finds nobody
+
+
 def test_where_the_mean_matters_little_or_lengths_differ_predictions_are_only_scaled():
     predicted = wide(50, seed=2)
     lengths = np.random.default_rng(1).uniform(0.5, 2, size=(50, 1)).astype(np.float32)

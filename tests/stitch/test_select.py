@@ -84,7 +84,8 @@ def test_the_random_control_gives_nobody_its_own_vector_and_two_pairs_predict_ea
 def judged(spec, shares, mse=1.0):
     shares = np.asarray(shares, dtype=float)
     row = ScoredStitch(spec, HeldOutScores(0, mse, 0, shares.mean()))
-    return select._Judged(row, new_stitch(spec), shares)
+    stitch = new_stitch(spec)
+    return select._Judged(row, stitch, shares, shares, select._TEXTS_NOISE if stitch.reads_texts else select._NOISE)
 
 
 NOISE, MANY = np.tile([0.4, 0.6], 50), np.tile([0.4, 0.6], 300)
@@ -127,16 +128,18 @@ def test_parts_of_a_large_sample_that_ask_nothing_do_not_count():
     assert choice.best_in == choice.splits == 3
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_what_both_divisions_find_decides(seed):
-    x, y = make_pairs(60, 12, 12, seed)
+@pytest.mark.parametrize(
+    ("seed", "n", "merit"), [(0, 60, Neighbours.closeness), (1, 60, Neighbours.closeness), (0, 301, Neighbours.overlap)]
+)
+def test_what_both_divisions_find_decides_by_cosine_where_pairs_are_few(seed, n, merit):
+    x, y = make_pairs(n, 12, 12, seed)
     judged_once = select_stitch(Pairing(x, y, seed=seed), specs=["ridge", "ridge+near"])
     found = {}
     for division in (seed, seed + 1):
         for row in judged_once.candidates[:2]:
             stitch, _ = select.tune(row.stitch, Pairing(x, y, seed=seed))
             vectors = cross_predict(stitch, Pairing(x, y, seed=division), with_variance=False).vectors
-            found.setdefault(row.stitch, []).append(Neighbours(y, seed=seed).overlap(vectors))
+            found.setdefault(row.stitch, []).append(merit(Neighbours(y, seed=seed), vectors))
     means = [judged(spec, np.mean(shares, axis=0)) for spec, shares in found.items()]
     assert judged_once.choice.splits == 10
     assert judged_once.chosen == select._pick(means).row.stitch

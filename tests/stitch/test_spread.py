@@ -22,13 +22,16 @@ def shrunken(n=300, q=12, seed=0):
     return (known + truth.mean(axis=0)).astype(np.float32), truth.astype(np.float32)
 
 
-@pytest.mark.parametrize(("n", "q"), [(300, 12), (15, 40)])
-def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_along_its_principal_components(n, q):
+@pytest.mark.parametrize(
+    ("n", "q", "power"),
+    [(600, 12, 1.25), (300, 12, 1.25), (240, 12, 1), (240, 400, 1), (120, 12, 0.5), (15, 40, 0.0625)],
+)
+def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_but_those_of_few_pairs_less(n, q, power):
     predicted, truth = shrunken(n, q)
     stretched = fit_spread(predicted, truth).of(predicted)
     judge = PCA(min(n - 1, q)).fit(truth)
     before, after, goal = (judge.transform(rows).std(axis=0) for rows in (predicted, stretched, truth))
-    np.testing.assert_allclose(after / before, np.clip((goal / before) ** 1.25, 0.1, 10), rtol=1e-3 * 300 / n)
+    np.testing.assert_allclose(after / before, np.clip((goal / before) ** power, 0.1, 10), rtol=0.02)
     assert (before[4:] < 0.8 * goal[4:]).all() or n < q
     np.testing.assert_allclose(stretched.mean(axis=0), truth.mean(axis=0), atol=1e-4)
 
@@ -37,7 +40,7 @@ def test_predictions_get_a_little_more_than_the_deviations_of_the_truth_along_it
 def test_directions_that_the_sample_does_not_know_are_left_alone(n):
     predicted, truth = shrunken(n)
     spread = fit_spread(predicted, truth)
-    assert np.isfinite(spread.matrix).all() and np.linalg.matrix_rank(spread.matrix - np.eye(12)) < n
+    assert np.isfinite(spread.matrix).all() and np.linalg.matrix_rank(spread.matrix - np.eye(12), tol=1e-9) < n
     assert np.abs(np.linalg.eigvalsh(spread.matrix)).max() < 10.001
 
 
