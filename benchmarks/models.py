@@ -1,6 +1,6 @@
 """Retrieval after a migration between two published models, in both directions, on two BEIR sets.
 
-    python benchmarks/models.py DATA [--mpnet FOLDER] [--api] [--pairs 1000] [--seeds 0 1 2]
+    python benchmarks/models.py DATA [--mpnet FOLDER] [--api] [--outputs] [--pairs 1000] [--seeds 0 1 2]
 
 DATA is as for `benchmarks/retrieval.py`, with `pairs/SET.mpnet.npz` (all-mpnet-base-v2) and `pairs/SET.minilm.npz`
 (all-MiniLM-L6-v2). The target's own token embeddings are read where it is MiniLM, and where it is mpnet if `--mpnet`
@@ -29,13 +29,15 @@ DIRECTIONS = ((MPNET, MINILM), (MINILM, MPNET))
 STITCHES = (STAYING, "procrustes", "ridge", "text", "ridge+text", VECTORS, AUTO, TOGETHER)
 
 
-def token_tables(mpnet: Path | None) -> dict[str, TokenTable | None]:
-    """The token embeddings of each target, where they are at hand."""
+def token_tables(mpnet: Path | None, *, outputs: bool = False) -> dict[str, TokenTable | None]:
+    """The token embeddings of each target, where they are at hand: input vectors, or what the model makes of each."""
     found: dict[str, TokenTable | None] = {MINILM: token_table_of(load_embedder(TARGET_MODEL)), MPNET: None}
     table = None if mpnet is None else token_table_of(load_embedder(f"sentence-transformers:{mpnet}"))
     if table is not None:
         found[MPNET] = replace(table, limit=TOKENS_READ)
-    return found
+    if outputs:
+        return found
+    return {space: None if table is None else replace(table, outputs=None) for space, table in found.items()}
 
 
 def main() -> None:
@@ -44,12 +46,13 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--mpnet", type=Path, help="folder of all-mpnet-base-v2, for its token embeddings")
     parser.add_argument("--api", action="store_true", help="read the token embeddings of the other model")
+    parser.add_argument("--outputs", action="store_true", help="read what a model makes of each token alone")
     parser.add_argument("--no-tokens", action="store_true", help="read no token embeddings")
     parser.add_argument("--pairs", type=int, nargs="+", default=[1_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--stitches", nargs="+", default=list(STITCHES))
     arguments = parser.parse_args()
-    tokens = token_tables(arguments.mpnet)
+    tokens = token_tables(arguments.mpnet, outputs=arguments.outputs)
     if arguments.api or arguments.no_tokens:
         other = dict(DIRECTIONS) if arguments.api else {}
         tokens = {space: tokens[other[space]] if space in other else None for space in tokens}

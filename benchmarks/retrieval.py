@@ -257,9 +257,12 @@ def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, R
 
 
 def read_texts(collection: Collection, table: TokenTable | None) -> TextRows:
-    """The texts of a collection as the stitches see them."""
+    """The texts of a collection as stitches see them; with what the model makes of its tokens, if the table has it."""
     texts = [document.text for document in collection.documents]
-    return TextReader.fit(texts, table).read(texts)
+    reader = TextReader.fit(texts, table)
+    if table is not None:
+        reader = reader.with_outputs(table)
+    return reader.read(texts)
 
 
 def main() -> None:
@@ -274,6 +277,8 @@ def main() -> None:
     parser.add_argument("--tokens-of", default=TARGET_MODEL, metavar="MODEL", help="whose token embeddings are read")
     arguments = parser.parse_args()
     tokens = None if arguments.no_tokens else token_table_of(load_embedder(arguments.tokens_of))
+    if tokens is not None:
+        tokens = replace(tokens, outputs=None)
     read = [read_set(arguments.data, name, arguments.spaces, tokens) for name in SETS]
     means: dict[int, dict[str, float]] = {}
     for pairs in arguments.pairs:

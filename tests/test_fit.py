@@ -8,15 +8,17 @@ import faiss
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import migrate
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import TokenTable
 from migrate.errors import LeadMigrateError, StitchError, StoreError, UsageError, VectorError
 from migrate.files import sha256_file
 from migrate.manifest import Manifest, read_manifest
 from migrate.selection import Pairs, random_order
 from migrate.steps.fit import Fit
-from migrate.steps.fit.job import fit_pairs, fit_query_pairs, fit_reader
+from migrate.steps.fit.job import _with_better_tokens, fit_pairs, fit_query_pairs, fit_reader
 from migrate.stitch.base import Pairing
 from migrate.stitch.persistence import load_stitch
 from migrate.stitch.registry import new_stitch
@@ -24,7 +26,7 @@ from migrate.stitch.select import AUTO_CANDIDATES, tune
 from migrate.stitch.text_reader import TextReader
 from migrate.stores import open_store
 from migrate.stores.base import read_all
-from migrate.vectors import Document, Query
+from migrate.vectors import Document, Query, unit_rows
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +317,25 @@ def test_a_prior_of_other_models_is_refused(fit, prior):
 def test_a_stitch_of_another_target_is_none_to_grow_from(fit, prior):
     with pytest.raises(StitchError, match=r"--grown-from: .* tfidf:24, not .* tfidf:20"):
         fit(target="tfidf:20", kind="ridge", grown_from=prior)
+
+
+@pytest.mark.parametrize("outputs_are_true", [True, False])
+def test_what_the_target_makes_of_each_piece_is_read_where_texts_find_more_by_it(outputs_are_true):
+    rng = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(200)]
+    tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, unk_token=words[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    meaning, noise = rng.normal(size=(2, len(words), 12)).astype(np.float32)
+    drawn = [rng.choice(len(words), size=12) for _ in range(300)]
+    texts = [" ".join(words[row] for row in rows) for rows in drawn]
+    target = unit_rows(np.array([meaning[rows].mean(axis=0) for rows in drawn]))
+    pairs = Pairs(tuple(map(str, range(300))), rng.normal(size=(300, 5)).astype(np.float32), target)
+    inputs = noise
+    outputs = meaning
+    if not outputs_are_true:
+        inputs = meaning
+        outputs = noise
+    table = TokenTable(tokenizer.to_str(), inputs, None, lambda ids: outputs[ids])
+    plain = TextReader.fit(texts, table)
+    reader = _with_better_tokens(plain, table, pairs, texts, seed=0)
+    assert (reader is plain) == (not outputs_are_true)

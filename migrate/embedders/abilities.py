@@ -6,10 +6,13 @@ The functions look through caches and meters at the model inside, and have an an
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, innermost, with_model
 from migrate.embedders.profile import Profile
@@ -23,12 +26,15 @@ class TokenTable:
     """The tokenizer of a local model and the input vector of each of its tokens.
 
     `tokenizer` is JSON of the tokenizers library; `vectors` is (vocabulary, width), float32; `limit` is how many
-    tokens of a text the model reads, special ones left aside, None where there is no limit.
+    tokens of a text the model reads, special ones left aside, None where there is no limit. `outputs` gives the
+    vectors, (t, dim), float32, that the model itself makes of t tokens by their ids, each as a text of its own; None
+    where only the input vectors are to be had.
     """
 
     tokenizer: str
     vectors: Vectors
     limit: int | None
+    outputs: Callable[[NDArray[np.int32]], Vectors] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

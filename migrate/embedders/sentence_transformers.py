@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embedders.abilities import LocalModel, PrefixedModel, TokenTable, Variant
 from migrate.embedders.base import Embedder, Role, in_batches, require_texts
@@ -67,6 +68,9 @@ _USUAL_LENGTHS = (128, 256, 384, 512)
 
 _SPECIAL_TOKENS = 2
 """Tokens that a model puts around a text."""
+
+_TOKENS_AT_ONCE = 512
+"""Single tokens that are embedded in one pass."""
 
 _NO_LIMIT = 10**9
 """Tokens from which on a limit is none: transformers writes a number far beyond where a model has no limit."""
@@ -480,7 +484,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         return vectors
 
     def token_table(self) -> TokenTable | None:
-        """Tokenizer and input vectors; None where the tokenizer is not one of the tokenizers library."""
+        """Tokenizer and vectors; None where the tokenizer is not one of the tokenizers library."""
         from tokenizers import Tokenizer
 
         tokenizer = self.model.tokenizer
@@ -498,7 +502,29 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         plain = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         plain.no_truncation()
         plain.no_padding()
-        return TokenTable(plain.to_str(), vectors, limit)
+        return TokenTable(plain.to_str(), vectors, limit, self._embed_tokens)
+
+    def _embed_tokens(self, ids: NDArray[np.int32]) -> Vectors:
+        """The vectors of single tokens, (t, dim), each between the special tokens that the model puts around a text."""
+        import torch
+
+        model = self.model
+        around = model.tokenizer("a", return_special_tokens_mask=True)
+        is_special = np.array(around["special_tokens_mask"], dtype=bool)
+        texts = np.repeat(np.array(around["input_ids"])[None], len(ids), axis=0)
+        # The letter may be several tokens, as where a space before it is one of its own
+        first = int(np.flatnonzero(~is_special)[0])
+        kept = is_special.copy()
+        kept[first] = True
+        texts[:, first] = ids
+        texts = texts[:, kept]
+        vectors = np.empty((len(ids), self.identity.dim), dtype=np.float32)
+        with quiet(), torch.inference_mode():
+            for start in range(0, len(ids), _TOKENS_AT_ONCE):
+                rows = torch.from_numpy(texts[start : start + _TOKENS_AT_ONCE]).to(model.device)
+                features = {"input_ids": rows, "attention_mask": torch.ones_like(rows)}
+                vectors[start : start + len(rows)] = model(features)["sentence_embedding"].cpu().numpy()
+        return vectors
 
 
 def _load(name: str, options: LoadOptions, *, packaged: bool = False) -> SentenceTransformersEmbedder:

@@ -8,7 +8,7 @@ to the beginning of a text, where titles and topics are, than to its end.
 
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
-    tokens   the target's own input vectors of these pieces, each of unit length, times the same
+    tokens   the target's own vectors of these pieces, each of unit length, times the same
     SPEC     the vectors of a further embedding model, such as a free local one where the target costs money
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 
@@ -274,7 +274,7 @@ class Pieces:
     ----------
     cutter : the model's tokenizer
     kept : (t,) int32, ascending: the token ids that the texts use
-    vectors : (t, d) float32, unit rows: the model's input vectors of these
+    vectors : (t, d) float32, unit rows: the model's input vectors of these, or what it makes of each of them alone
     limit : tokens of a text that the model reads, None where it reads all
     """
 
@@ -365,6 +365,17 @@ class TextReader:
         term_idf = _inverse(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
         return cls(ngram_idf, term_idf, topics, pieces, models or {})
+
+    def with_outputs(self, table: TokenTable) -> Self:
+        """The reader with what the model makes of each piece alone in the place of its input vectors, where it can.
+
+        Less their mean: the special tokens around a piece are in all of them. So does model2vec begin (Tulkens & van
+        Dongen 2024, "Model2Vec: Fast State-of-the-Art Static Embeddings").
+        """
+        if self.pieces is None or table.outputs is None or not len(self.pieces.kept):
+            return self
+        vectors = table.outputs(self.pieces.kept)
+        return replace(self, pieces=replace(self.pieces, vectors=unit_rows(vectors - vectors.mean(axis=0))))
 
     def for_stitch(self, stitch: Stitch) -> Self:
         """The reader with those of its models alone that a fitted stitch reads; others are not asked then."""

@@ -17,6 +17,7 @@ from migrate.embedders.weights import find_source, weights_revision
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
 from migrate.manifest import ModelIdentity
+from migrate.stitch.text_reader import TextReader
 from migrate.vectors import Document
 
 pytestmark = pytest.mark.slow
@@ -102,6 +103,23 @@ def test_offers_its_tokens_and_their_vectors(minilm):
     assert minilm.token_table().tokenizer == table.tokenizer
     ids = Tokenizer.from_str(table.tokenizer).encode("cat " * 600, add_special_tokens=False).ids
     assert len(ids) == 600 and len(set(ids)) == 1
+
+
+def test_a_token_alone_is_embedded_as_a_text_of_its_own(minilm):
+    table = minilm.token_table()
+    words = ["cat", "rates", "gene", "run", "##ing"]
+    ids = [Tokenizer.from_str(table.tokenizer).token_to_id(word) for word in words]
+    vectors = table.outputs(np.array(ids, dtype=np.int32))
+    alone = minilm.embed_documents([Document(word, word) for word in words[:4]])
+    np.testing.assert_allclose(vectors[:4], alone, atol=1e-5)
+    # No text has this piece at its beginning; its letters alone are another word
+    assert vectors[4] @ minilm.embed_documents([Document("a", "ing")])[0] < 0.99
+    reader = TextReader.fit(["cat rates gene run running"], table).with_outputs(table)
+    expected = table.outputs(reader.pieces.kept)
+    expected = expected - expected.mean(axis=0)
+    np.testing.assert_allclose(reader.pieces.vectors, expected / np.linalg.norm(expected, axis=1)[:, None], atol=1e-5)
+    restored = TextReader.restore(reader.arrays(), reader.state())
+    np.testing.assert_array_equal(restored.pieces.vectors, reader.pieces.vectors)
 
 
 def test_a_folder_is_remembered_by_its_base_name(copy):

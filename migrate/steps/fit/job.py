@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
@@ -36,6 +36,9 @@ from migrate.vectors import Document, Progress, Vectors, check_vectors, no_progr
 
 _COMPARED: Final = 2 * ASKED_AGAIN
 """Documents of the sample by which a view is held against the target: most must agree, and a few may be cut off."""
+
+_PAIRS_FOR_OUTPUTS: Final = 500
+"""Pairs from which on each word piece is embedded by the target: that takes as long as some hundred documents."""
 
 _OF_ANOTHER_HOST: Final = Tolerance(1e-2)
 """A model that is run in two ways, with other weights or cut off elsewhere, is one model to a stitch."""
@@ -134,7 +137,10 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     tokens = None
     if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
-            reader = fit_reader(store, token_table_of(embedder), views, seed=seed)
+            table = token_table_of(embedder)
+            reader = fit_reader(store, table, views, seed=seed)
+            if table is not None and len(pairs.source) >= _PAIRS_FOR_OUTPUTS:
+                reader = _with_better_tokens(reader, table, pairs, texts, seed=seed)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
     prior = None
@@ -310,6 +316,25 @@ def _leaning_ridge(pairs: Pairing, prior: AffineMap) -> Ridge:
     return Ridge(prior=prior).tuned(judged.source, judged.target)
 
 
+def _with_better_tokens(
+    reader: TextReader, table: TokenTable, pairs: Pairs, texts: Sequence[str], *, seed: int
+) -> TextReader:
+    """Return the reader with what the target makes of each piece alone, if the texts find more by that."""
+    other = reader.with_outputs(table)
+    if other is reader:
+        return reader
+    if TriedTokens.compare("", *_read_by((other, reader), pairs, texts, seed=seed)).is_used:
+        return other
+    return reader
+
+
+def _read_by(readers: Iterable[TextReader], pairs: Pairs, texts: Sequence[str], *, seed: int) -> Iterator[Pairing]:
+    """The pairs with their texts as each reader reads them; further models would say the same of all."""
+    for reader in readers:
+        plain = replace(reader, models={})
+        yield Pairing(pairs.source, pairs.target, plain.read(texts), seed).in_own_order()
+
+
 def _with_free_tokens(
     inputs: FitInputs, plain: TextReader, pairs: Pairs, texts: Sequence[str], *, seed: int
 ) -> tuple[TextReader, TriedTokens | None]:
@@ -319,11 +344,7 @@ def _with_free_tokens(
     if free is None or table is None:
         return plain, None
     reader = fit_reader(inputs.store, table, plain.models, seed=seed)
-    # Other models embed texts, and would say the same of both
-    with_tokens, bare = (
-        Pairing(pairs.source, pairs.target, replace(text_reader, models={}).read(texts), seed).in_own_order()
-        for text_reader in (reader, plain)
-    )
+    with_tokens, bare = _read_by((reader, plain), pairs, texts, seed=seed)
     tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)
     if tried.is_used:
         return reader, tried
