@@ -45,6 +45,9 @@ def test_what_is_typed_wins(migration, lead_migrate):
     Path("mine.txt").write_text("a question\n")
     read = lead_migrate("run --queries mine.txt --reference pool --sample 60 --dry-run", code=(0, 3, 4))
     assert "judged" not in read.err.splitlines()[0], "the one of two that was typed"
+    cut = lead_migrate("translate --dimensions 4 -o cut", code=2)
+    assert cut.err.splitlines()[0] == "from lead-migrate.toml: store"
+    assert "takes no dimensions=N" in cut.complaint
 
 
 def test_paths_are_relative_to_the_file_which_is_looked_for_above(migration, monkeypatch, lead_migrate):

@@ -41,7 +41,13 @@ NOT_FOR: Final[Mapping[str, frozenset[str]]] = {
 UNSET_IN: Final = frozenset({"init", "status"})
 """Commands that take nothing from the file: one writes it, and the other reads it whole."""
 
-_EITHER: Final = (("judged", "queries"), ("into", "output"), ("as_found", "model"))
+_EITHER: Final = (
+    ("judged", "queries"),
+    ("into", "output"),
+    ("as_found", "model"),
+    ("to_dimensions", "stitch"),
+    ("to_dimensions", "target"),
+)
 """Parameters of which a command takes one: where it is typed, that of the file is not meant."""
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+._-]*:)(.*)", re.DOTALL)
