@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     arguments = parser.parse_args()
     interpreter = make_environment(arguments.python, arguments.environment)
-    tokens = token_tables(arguments.mpnet)
+    tokens = token_tables(arguments.mpnet, outputs=True)
     cells: dict[tuple[str, str], dict[str, list[Result]]] = {}
     for name in SETS:
         for old, new in DIRECTIONS:

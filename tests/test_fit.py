@@ -335,7 +335,7 @@ def test_what_the_target_makes_of_each_piece_is_read_where_texts_find_more_by_it
     if not outputs_are_true:
         inputs = meaning
         outputs = noise
-    table = TokenTable(tokenizer.to_str(), inputs, None, lambda ids: outputs[ids])
+    table = TokenTable(tokenizer.to_str(), inputs, None, lambda ids, progress: outputs[ids])
     plain = TextReader.fit(texts, table)
     reader = _with_better_tokens(plain, table, pairs, texts, seed=0)
     assert (reader is plain) == (not outputs_are_true)

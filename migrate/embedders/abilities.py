@@ -18,7 +18,7 @@ from migrate.embedders.base import Embedder, innermost, with_model
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import make_counter
 from migrate.files import output_errors, write_bytes
-from migrate.vectors import Vectors
+from migrate.vectors import Progress, Vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class TokenTable:
     tokenizer: str
     vectors: Vectors
     limit: int | None
-    outputs: Callable[[NDArray[np.int32]], Vectors] | None = None
+    outputs: Callable[[NDArray[np.int32], Progress], Vectors] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -504,7 +504,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         plain.no_padding()
         return TokenTable(plain.to_str(), vectors, limit, self._embed_tokens)
 
-    def _embed_tokens(self, ids: NDArray[np.int32]) -> Vectors:
+    def _embed_tokens(self, ids: NDArray[np.int32], progress: Progress) -> Vectors:
         """The vectors of single tokens, (t, dim), each between the special tokens that the model puts around a text."""
         import torch
 
@@ -524,6 +524,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
                 rows = torch.from_numpy(texts[start : start + _TOKENS_AT_ONCE]).to(model.device)
                 features = {"input_ids": rows, "attention_mask": torch.ones_like(rows)}
                 vectors[start : start + len(rows)] = model(features)["sentence_embedding"].cpu().numpy()
+                progress("embed word pieces", start + len(rows), len(ids))
         return vectors
 
 

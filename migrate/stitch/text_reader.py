@@ -38,7 +38,7 @@ from migrate.reading import expect, parse_json
 from migrate.stitch.base import Arrays, Stitch
 from migrate.stitch.kernel import leading_directions
 from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
-from migrate.vectors import Document, Vectors, unit_rows
+from migrate.vectors import Document, Progress, Vectors, no_progress, unit_rows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -366,7 +366,7 @@ class TextReader:
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
         return cls(ngram_idf, term_idf, topics, pieces, models or {})
 
-    def with_outputs(self, table: TokenTable) -> Self:
+    def with_outputs(self, table: TokenTable, *, progress: Progress = no_progress) -> Self:
         """The reader with what the model makes of each piece alone in the place of its input vectors, where it can.
 
         Less their mean: the special tokens around a piece are in all of them. So does model2vec begin (Tulkens & van
@@ -374,7 +374,7 @@ class TextReader:
         """
         if self.pieces is None or table.outputs is None or not len(self.pieces.kept):
             return self
-        vectors = table.outputs(self.pieces.kept)
+        vectors = table.outputs(self.pieces.kept, progress)
         return replace(self, pieces=replace(self.pieces, vectors=unit_rows(vectors - vectors.mean(axis=0))))
 
     def for_stitch(self, stitch: Stitch) -> Self:

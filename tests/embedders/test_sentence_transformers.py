@@ -18,7 +18,7 @@ from migrate.errors import InputError, RemoteError, UsageError
 from migrate.files import sha256_file
 from migrate.manifest import ModelIdentity
 from migrate.stitch.text_reader import TextReader
-from migrate.vectors import Document
+from migrate.vectors import Document, no_progress
 
 pytestmark = pytest.mark.slow
 
@@ -109,13 +109,13 @@ def test_a_token_alone_is_embedded_as_a_text_of_its_own(minilm):
     table = minilm.token_table()
     words = ["cat", "rates", "gene", "run", "##ing"]
     ids = [Tokenizer.from_str(table.tokenizer).token_to_id(word) for word in words]
-    vectors = table.outputs(np.array(ids, dtype=np.int32))
+    vectors = table.outputs(np.array(ids, dtype=np.int32), no_progress)
     alone = minilm.embed_documents([Document(word, word) for word in words[:4]])
     np.testing.assert_allclose(vectors[:4], alone, atol=1e-5)
     # No text has this piece at its beginning; its letters alone are another word
     assert vectors[4] @ minilm.embed_documents([Document("a", "ing")])[0] < 0.99
     reader = TextReader.fit(["cat rates gene run running"], table).with_outputs(table)
-    expected = table.outputs(reader.pieces.kept)
+    expected = table.outputs(reader.pieces.kept, no_progress)
     expected = expected - expected.mean(axis=0)
     np.testing.assert_allclose(reader.pieces.vectors, expected / np.linalg.norm(expected, axis=1)[:, None], atol=1e-5)
     restored = TextReader.restore(reader.arrays(), reader.state())
@@ -252,7 +252,7 @@ def hub():
 
 HUB_SCRIPT = """
 import sys
-from migrate.vectors import Document
+from migrate.vectors import Document, no_progress
 from migrate.embedders import load_embedder
 from migrate.errors import LeadMigrateError
 def show():

@@ -140,7 +140,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
             table = token_table_of(embedder)
             reader = fit_reader(store, table, views, seed=seed)
             if table is not None and len(pairs.source) >= _PAIRS_FOR_OUTPUTS:
-                reader = _with_better_tokens(reader, table, pairs, texts, seed=seed)
+                reader = _with_better_tokens(reader, table, pairs, texts, seed=seed, progress=progress)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
     prior = None
@@ -317,10 +317,16 @@ def _leaning_ridge(pairs: Pairing, prior: AffineMap) -> Ridge:
 
 
 def _with_better_tokens(
-    reader: TextReader, table: TokenTable, pairs: Pairs, texts: Sequence[str], *, seed: int
+    reader: TextReader,
+    table: TokenTable,
+    pairs: Pairs,
+    texts: Sequence[str],
+    *,
+    seed: int,
+    progress: Progress = no_progress,
 ) -> TextReader:
     """Return the reader with what the target makes of each piece alone, if the texts find more by that."""
-    other = reader.with_outputs(table)
+    other = reader.with_outputs(table, progress=progress)
     if other is reader:
         return reader
     if TriedTokens.compare("", *_read_by((other, reader), pairs, texts, seed=seed)).is_used:
