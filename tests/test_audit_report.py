@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from math import inf, nan
 
 import pytest
@@ -100,10 +101,28 @@ def test_a_report_that_goes_together_is_read(more, tmp_path):
     assert read_audit(written(tmp_path / "r.json", **more)) == safe_report({}, **more)
 
 
-@pytest.mark.parametrize("reference", ["store", "pool"])
-@pytest.mark.parametrize("questions", [QUESTIONS, UNJUDGED])
-@pytest.mark.parametrize(("noise", "margin"), [(0.0, 0.5), (0.3, 0.5), (0.3, 0.95), (3.0, 0.95)])
-def test_what_an_audit_writes_is_read(noise, margin, questions, reference, tmp_path):
+SETTINGS = [(0.0, 0.5), (0.3, 0.5), (0.3, 0.95), (3.0, 0.95)]
+"""The noise of a translation, and the margin."""
+
+QUICK = {
+    (SETTINGS[0], True, "store"),
+    (SETTINGS[1], False, "pool"),
+    (SETTINGS[2], True, "pool"),
+    (SETTINGS[3], False, "store"),
+}
+"""Each setting once, and each reference both with and without judgements."""
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_judged", "reference"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in product(SETTINGS, [True, False], ["store", "pool"])
+    ],
+)
+def test_what_an_audit_writes_is_read(setting, is_judged, reference, tmp_path):
+    noise, margin = setting
+    questions = QUESTIONS if is_judged else UNJUDGED
     translated = make_store(tmp_path / "translated", vectors=noisy(noise), manifest=OF_TARGET)
     full = make_store(tmp_path / "full") if reference == "store" else pool()
     report = audit(translated, full, questions, margin=margin, two_stage=[20])

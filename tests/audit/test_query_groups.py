@@ -266,7 +266,7 @@ def test_a_field_that_joins_groups_of_vectors_to_too_few_is_named(values, n_valu
     assert f"leave {left} of queries" in found.text and "--group-field" in found.text
 
 
-@pytest.mark.parametrize("topics", [3, 4, 10])
+@pytest.mark.parametrize("topics", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (4, 10))])
 def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leaves_it_out(topics, tmp_path):
     """A group or two show nothing: the judgements are not what is wrong."""
     questions = by_field(QuerySet(asked([n % topics for n in range(60)]), QRELS, "topics"), "topic")
@@ -284,7 +284,14 @@ def test_a_field_is_the_cause_where_it_leaves_too_few_groups_and_the_remedy_leav
 # By a full re-embed however few, and a few by whatever they are judged
 @pytest.mark.parametrize(
     ("count", "qrels", "reference"),
-    [*((count, QRELS, "store") for count in (1, 2, 3, 10)), (3, None, "store"), (3, QRELS, "pool"), (1, None, "pool")],
+    [
+        (1, QRELS, "store"),
+        *(pytest.param(count, QRELS, "store", marks=pytest.mark.slow) for count in (2, 3)),
+        (10, QRELS, "store"),
+        (3, None, "store"),
+        (3, QRELS, "pool"),
+        pytest.param(1, None, "pool", marks=pytest.mark.slow),
+    ],
 )
 def test_of_a_few_queries_nothing_is_said_but_that_they_are_few(count, qrels, reference, tmp_path):
     """That a full re-embed is no better than chance, or that both rankings agree, a few queries show by luck."""

@@ -8,7 +8,6 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import openai
 import pytest
 from langchain_core.embeddings import Embeddings
 from openai_server import KEY, OpenAIServer, vector_of
@@ -182,6 +181,8 @@ def test_guarded_embeddings_are_copied_with_their_guard(folder):
 
 @pytest.mark.slow
 def test_a_client_of_openai_is_checked(folder):
+    import openai
+
     with OpenAIServer() as server, openai.OpenAI(api_key=KEY, base_url=server.url) as client:
         guarded = migrate.guard(embedding_function(client, "tiny"), folder)
         for _ in range(2):
@@ -196,6 +197,8 @@ def test_a_client_of_openai_is_checked(folder):
 
 
 def test_an_asynchronous_client_of_openai_is_checked(folder):
+    import openai  # here, as it takes half a second and one worker needs it
+
     async def ask(model):
         async with openai.AsyncOpenAI(api_key=KEY, base_url=server.url) as client:
             return await migrate.guard(embedding_function(client, model), folder)(["asked"])

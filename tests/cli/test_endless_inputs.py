@@ -43,8 +43,18 @@ def make(kind, path):
             bound.bind(str(path))
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
-@pytest.mark.parametrize(("name", "command"), INPUTS)
+KINDS = ["pipe", "device", "socket"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "command"),
+    [
+        # Quick: each input as one of them in turn
+        pytest.param(kind, *one, marks=[] if row % len(KINDS) == place else pytest.mark.slow)
+        for row, one in enumerate(INPUTS)
+        for place, kind in enumerate(KINDS)
+    ],
+)
 def test_an_input_that_is_no_file_is_named(kind, name, command, here, server, lead_migrate, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     Path("queries.txt").write_text("".join(f"how is module {row} used?\n" for row in range(60)))

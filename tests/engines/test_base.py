@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -319,6 +320,8 @@ def test_an_output_that_is_there_or_is_being_written_is_refused_before_anything_
     assert open_store(tmp_path / "new").info.count == ROWS
 
 
+# Looked for and not imported, as the command does: it takes a second
+@pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -338,7 +341,6 @@ def test_an_output_that_is_there_or_is_being_written_is_refused_before_anything_
 def test_what_an_engine_cannot_do_is_refused_in_one_line(
     words, message, old, source_folder, tmp_path, monkeypatch, capfd
 ):
-    pytest.importorskip("distributed")
     fit(old).save(tmp_path / "stitch")
     shutil.copytree(source_folder, tmp_path / "flat")
     before = sorted(path.name for path in tmp_path.iterdir())
