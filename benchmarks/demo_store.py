@@ -61,12 +61,12 @@ def docstrings(root: Path) -> list[Docstring]:
     Those whose summary or body is not its own are left out: several answers would be right.
     """
     named = {docstring.name: docstring for docstring in _all_docstrings(root)}
-    summaries = Counter(_plain(docstring.summary) for docstring in named.values())
-    bodies = Counter(_plain(docstring.body) for docstring in named.values())
+    summaries = Counter(plain(docstring.summary) for docstring in named.values())
+    bodies = Counter(plain(docstring.body) for docstring in named.values())
     return [
         docstring
         for _, docstring in sorted(named.items())
-        if summaries[_plain(docstring.summary)] == bodies[_plain(docstring.body)] == 1
+        if summaries[plain(docstring.summary)] == bodies[plain(docstring.body)] == 1
     ]
 
 
@@ -75,13 +75,13 @@ def _all_docstrings(root: Path) -> Iterator[Docstring]:
         parts = path.relative_to(root).with_suffix("").parts
         if parts[0] in sys.stdlib_module_names and not _SKIPPED.intersection(parts):
             module = ".".join(parts).removesuffix(".__init__")
-            for name, text in _texts(path, module):
-                docstring = _split(name, text)
-                if docstring and _is_public(name):
+            for name, text in texts_of_module(path, module):
+                docstring = split_docstring(name, text, MAX_BODY_CHARS)
+                if docstring and is_public(name):
                     yield docstring
 
 
-def _texts(path: Path, module: str) -> Iterator[tuple[str, str]]:
+def texts_of_module(path: Path, module: str) -> Iterator[tuple[str, str]]:
     """Qualified name and docstring of a module, its functions, its classes, their methods, and so on."""
     with warnings.catch_warnings(action="ignore"):  # old escapes in the sources are nobody's concern here
         tree = ast.parse(path.read_bytes())
@@ -98,25 +98,27 @@ def _texts(path: Path, module: str) -> Iterator[tuple[str, str]]:
             pending += [(f"{name}.{child.name}", child) for child in inner]
 
 
-def _is_public(name: str) -> bool:
+def is_public(name: str) -> bool:
+    """True where no part of a qualified name is private."""
     return not any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
 
 
-def _split(name: str, text: str) -> Docstring | None:
+def split_docstring(name: str, text: str, body_chars: int) -> Docstring | None:
     """Summary and body of a docstring; None where they make no good question and answer."""
     first, _, details = text.partition("\n\n")
-    summary, body = " ".join(first.split()), details.strip()[:MAX_BODY_CHARS].rstrip()
+    summary, body = " ".join(first.split()), details.strip()[:body_chars].rstrip()
     is_question = (
         len(summary) <= _MAX_SUMMARY_CHARS
         and sum(any(map(str.isalpha, word)) for word in summary.split()) >= _MIN_SUMMARY_WORDS
         and not _SIGNATURE.match(summary)
     )
-    if is_question and len(body) >= _MIN_BODY_CHARS and _plain(summary) not in _plain(body):
+    if is_question and len(body) >= _MIN_BODY_CHARS and plain(summary) not in plain(body):
         return Docstring(name, summary, body)
     return None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text without differences of case and white space."""
     return " ".join(text.split()).casefold()
 
 

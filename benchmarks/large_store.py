@@ -1,0 +1,222 @@
+"""What moving a large store costs until it is SAFE, beside a full re-embed: real docstrings, real models.
+
+    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 2000 8000]
+        [--queries 200] [--reverse]
+
+FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
+all-mpnet-base-v2 to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
+the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
+--two-stage 50 --judged ... --source ... --source-model ...`, whose report is read as JSON. A query
+is the first line of a docstring, of six words or more, by which that document alone is sought.
+
+Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
+full re-embed; what the audit by the pool says that it keeps at least, and its verdict. Then all documents that were
+embedded by then, of the sample and of the pool, as a share of the store; their tokens, the price at $0.02, $0.13 and
+$0.18 per million tokens (text-embedding-3-small, text-embedding-3-large, voyage-3-large), and the minutes that the
+target takes for them on two cores; and the same of a full re-embed. Last, what each step of the pool embedded. Exits
+with 1 where an arm is said to be SAFE and keeps less than the margin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import migrate
+from migrate.audit.query_set import QuerySet
+from migrate.datasets.stdlib import DemoSet, Docstring, as_beir
+from migrate.embed import embed_corpus, reembed_store
+from migrate.embedders import load_embedder
+from migrate.report.terminal import table
+from migrate.stores import open_store
+
+SIZES = (6_000, 20_000, 50_000)
+PAIRS = (500, 2_000, 8_000)
+PRICES = (0.02, 0.13, 0.18)
+DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
+"""On two cores without other work, as `benchmarks/large_texts.py` embeds them."""
+
+MARGIN = 0.95
+STAGE = 50
+FEWEST_WORDS = 6
+ARMS = ("translated", "together", "two-stage 20", "two-stage 50")
+
+
+def blocks(folder: Path, count: int) -> np.ndarray:
+    """The first vectors of blocks, (count, dim)."""
+    paths = sorted(path for path in folder.glob("*.npy") if path.stem.isdigit())
+    vectors = np.concatenate([np.load(path) for path in paths])[:count]
+    if len(vectors) < count:
+        sys.exit(f"{folder} has {len(vectors):,} vectors of {count:,}; let large_texts.py embed the others")
+    return vectors
+
+
+@dataclass(frozen=True)
+class Move:
+    """A store of some documents between two models, in a folder of its own."""
+
+    folder: Path
+    documents: DemoSet
+    queries: QuerySet
+    source: str
+    target: str
+
+    @classmethod
+    def of(cls, data: Path, folder: Path, size: int, n_queries: int, names: tuple[str, str]) -> Move:
+        """Write the vectors to files of the models, and the source store."""
+        with (data / "docstrings.jsonl").open(encoding="utf-8") as lines:
+            corpus = as_beir(Docstring(**json.loads(line)) for _, line in zip(range(size), lines, strict=False))
+        # Lines such as "Return the name." are true of many documents
+        telling = [row for row, query in enumerate(corpus.queries) if len(query.text.split()) >= FEWEST_WORDS]
+        rows = telling[:n_queries]
+        judging = [corpus.queries[row] for row in rows]
+        for name in names:
+            np.savez(
+                folder / f"{name}.npz",
+                doc_ids=[document.id for document in corpus.documents],
+                docs=blocks(data / f"{name}-docs", size),
+                query_ids=[query.id for query in judging],
+                queries=blocks(data / f"{name}-queries", rows[-1] + 1)[rows],
+            )
+        qrels = {query.id: corpus.qrels[query.id] for query in judging}
+        source, target = (f"file:{folder / f'{name}.npz'}" for name in names)
+        move = cls(folder, corpus, QuerySet(judging, qrels, "first lines"), source, target)
+        embed_corpus(lambda: corpus.documents, load_embedder(source), folder / "source")
+        reembed_store(open_store(folder / "source"), load_embedder(target), folder / "full")
+        return move
+
+    def translate(self, pairs: int) -> Path:
+        """Fit on some pairs, and translate."""
+        stitch = migrate.fit(self.folder / "source", self.target, sample=pairs)
+        new = self.folder / f"new-{pairs}"
+        migrate.translate(self.folder / "source", stitch, new)
+        return new
+
+    def audit(self, new: Path, reference: str | Path, stages: tuple[int, ...]) -> dict[str, Any]:
+        """The report of an audit, as JSON has it."""
+        report = migrate.audit(
+            new,
+            reference,
+            judged=self.queries,
+            target=self.target,
+            source=self.folder / "source",
+            source_model=self.source,
+            two_stage=stages,
+            margin=MARGIN,
+            price=PRICES[0],
+            max_cost=None,
+        )
+        return dict(report.document)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The report by a pool of a store fitted on some pairs, and that by the full re-embed."""
+
+    size: int
+    pairs: int
+    target: str
+    pooled: dict[str, Any]
+    full: dict[str, Any]
+
+    def truth(self, arm: str) -> float:
+        """What an arm keeps, by all queries."""
+        return float(_of(self.full, arm)["retention"]["estimate"])
+
+    def said(self, arm: str) -> tuple[float, str]:
+        """The lower bound of an arm and its verdict, as a user reads them."""
+        if arm == "translated":
+            verdict = self.pooled["verdict"]
+            return float(verdict["retention"]["lower"]), verdict["outcome"]
+        bounds = self.pooled["family"].get(arm)
+        if bounds is None:
+            # It was not asked about, or the old model cannot serve new queries, as it is a file here
+            return math.nan, "-"
+        options = {option["name"]: option for option in self.pooled["options"]}
+        return float(bounds["lower"]), "SAFE" if options[arm]["is_safe"] else "not shown"
+
+    @property
+    def share(self) -> float:
+        """All documents with a true vector, of the sample and the pool."""
+        pool = self.pooled["pool"]
+        return float(pool["documents"] + pool["true_outside"]) / self.size
+
+    def rows(self) -> Iterator[list[str]]:
+        """Lines of the table."""
+        for arm in ARMS:
+            lower, verdict = self.said(arm)
+            yield [
+                f"{self.size:,}",
+                f"{self.pairs:,}",
+                arm,
+                f"{self.truth(arm):.3f}",
+                f"{lower:.3f}".replace("nan", "-"),
+                verdict,
+            ]
+
+    def costs(self) -> Iterator[list[str]]:
+        """Lines of the table of costs: until the verdict, and of a full re-embed."""
+        tokens = self.pooled["pool"]["full_tokens"]
+        for name, share in ((f"{self.pairs:,} pairs, until {self.said('two-stage 50')[1]}", self.share), ("full", 1.0)):
+            minutes = share * self.size / DOCUMENTS_PER_S[self.target] / 60
+            prices = [f"${share * tokens * price / 1e6:.2f}" for price in PRICES]
+            amounts = [f"{share:.1%}", f"{share * tokens / 1e6:.2f} M", *prices, f"{minutes:.1f}"]
+            yield [f"{self.size:,}", name, f"{round(share * self.size):,}", *amounts]
+
+
+def _of(report: dict[str, Any], arm: str) -> dict[str, Any]:
+    against: dict[str, Any] = next(each["against"] for each in report["arms"] if each["name"] == arm)
+    return against
+
+
+def main() -> None:
+    """Print all of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--reverse", action="store_true")
+    arguments = parser.parse_args()
+    names = ("minilm", "mpnet") if arguments.reverse else ("mpnet", "minilm")
+    found: list[Found] = []
+    for size in arguments.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            move = Move.of(arguments.folder, Path(folder), size, arguments.queries, names)
+            for pairs in (pairs for pairs in arguments.pairs if pairs < size / 2):
+                started = time.perf_counter()
+                new = move.translate(pairs)
+                pooled = move.audit(new, "pool", (STAGE,))
+                seconds = time.perf_counter() - started
+                full = move.audit(new, Path(folder) / "full", (20, STAGE))
+                found.append(Found(size, pairs, names[1], pooled, full))
+                print(f"{size:,} documents, {pairs:,} pairs: {seconds:.0f} s", flush=True)
+                for step in pooled["pool"]["steps"]:
+                    print(f"    depth {step['depth']}, {step['queries']} queries: {step['documents']:,}", end="")
+                    print(f", {step['sampled']} of them at random", flush=True)
+    print(f"\n{names[0]} -> {names[1]}, {arguments.queries:,} queries\n")
+    head = ["documents", "pairs", "arm", "keeps", "at least", "verdict"]
+    print(table([head, *(row for each in found for row in each.rows())]))
+    head = ["store", "embedded", "documents", "share", "tokens", *(f"at ${price}" for price in PRICES), "minutes"]
+    print(f"\n{table([head, *(row for each in found for row in each.costs())])}")
+    wrong = [
+        f"{each.size:,}, {each.pairs:,} pairs: {arm} is said to be SAFE and keeps {each.truth(arm):.3f}"
+        for each in found
+        for arm in ARMS
+        if each.said(arm)[1] == "SAFE" and each.truth(arm) < MARGIN
+    ]
+    sys.exit("\n".join(wrong) or None)
+
+
+if __name__ == "__main__":
+    main()
