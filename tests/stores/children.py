@@ -3,7 +3,6 @@
 A server that has imported what they need forks them: most of a short run is imports.
 """
 
-import gc
 import multiprocessing
 import os
 import resource
@@ -108,7 +107,6 @@ def start_command(arguments, folder, output, *, prelude="", environment=os.envir
 
 
 def _command(prelude, *given):
-    gc.freeze()
     exec(prelude, {})
     sys.exit(type_command(*given))
 
@@ -134,7 +132,6 @@ def _print_to(output, errors):
 
 
 def _send(sender, environment, point, function, arguments):
-    gc.freeze()  # what the server imported stays, and is shared as long as nobody looks through it
     os.environ.update(environment)
     if point is not None:
         die_at(point)
