@@ -148,13 +148,22 @@ def test_a_database_has_one_worker_that_says_how_it_does_and_is_stopped(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     place = place_of(kind)
     assert lead_migrate("translate", source_folder, tmp_path / "st", "-o", place) == 0
-    worker = start_command(["live", "run", place, "--budget", "18"], tmp_path, tmp_path / "said")
+    said = tmp_path / "said"
+    worker = start_command(["live", "run", place, "--budget", "58"], tmp_path, said)
+
+    def has_used_its_budget():
+        assert worker.is_alive(), said.read_text()
+        return is_known(place) and "budget" in status_of(place).worker.message
+
     try:
-        wait_for(lambda: is_known(place) and status_of(place).true == 60, 200)
+        wait_for(has_used_its_budget, 200)
         assert lead_migrate("live", "run", place, "--once", "--yes") == 6
         assert f"another worker is running (process {worker.pid})" in capsys.readouterr().err
+        # 100, or fewer: where the database did not answer at once, the model was proven again from the same budget
+        filled = status_of(place).true
+        assert 50 < filled <= 100
         assert lead_migrate("live", "status", place) == 0
-        assert "60 of 150 vectors are true ones" in capsys.readouterr().out
+        assert f"{filled} of 150 vectors are true ones" in capsys.readouterr().out
         assert lead_migrate("live", "stop", place) == 0
         assert "the worker has ended" in capsys.readouterr().out
         worker.join(30)
