@@ -203,6 +203,7 @@ def _settings(options: AuditOptions, margin_from: str) -> Settings:
         stages=options.depths(),
         slices=options.slice,
         pool_depth=options.pool_depth(),
+        ranked_queries=options.ranked_queries,
         search_effort=options.search_effort,
         margin_from=margin_from,
         parent_field=options.parent_field,

@@ -96,6 +96,17 @@ class AuditOptions(JudgedOptions):
             **_ARMS,
         ),
     )
+    ranked_queries: int | None = field(
+        default=None,
+        metadata=option(
+            "Queries, drawn at random, that a pool embeds the first documents of; of the others it shows whether these "
+            "contain what is relevant, which proves arms that rank again.  [default: all]",
+            "count",
+            metavar="N",
+            is_seldom=True,
+            **_ARMS,
+        ),
+    )
     parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
     slice: Sequence[str] = field(
         default=(),
