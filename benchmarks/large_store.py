@@ -1,27 +1,25 @@
 """What moving a large store costs until it is SAFE, beside a full re-embed: real docstrings, real models.
 
-    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 2000 8000]
-        [--queries 200] [--reverse]
+    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 2000 8000] [--reverse]
 
-FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
-all-mpnet-base-v2 to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
-the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
---two-stage 50 --judged ... --source ... --source-model ...`, whose report is read as JSON. A query
-is the first line of a docstring, of six words or more, by which that document alone is sought.
+FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from all-mpnet-base-v2
+to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of the models. Each
+move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool --ranked-queries 50 --two-stage
+20,50 --plan two-stage-50 --judged ... --source ... --source-model ...`, whose JSON is read. A query is the first line
+of a docstring, by which that document alone is sought.
 
 Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
 full re-embed; what the audit by the pool says that it keeps at least, and its verdict. Then all documents that were
 embedded by then, of the sample and of the pool, as a share of the store; their tokens, the price at $0.02, $0.13 and
-$0.18 per million tokens (text-embedding-3-small, text-embedding-3-large, voyage-3-large), and the minutes that the
-target takes for them on two cores; and the same of a full re-embed. Last, what each step of the pool embedded. Exits
-with 1 where an arm is said to be SAFE and keeps less than the margin.
+$0.18 per million tokens (text-embedding-3-small, text-embedding-3-large, voyage-3-large), and the minutes that the target
+takes for them on two cores; and the same of a full re-embed. Last, what each step of the pool embedded. Exits with 1
+where an arm is said to be SAFE and keeps less than the margin.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 import time
@@ -47,8 +45,8 @@ DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
 """On two cores without other work, as `benchmarks/large_texts.py` embeds them."""
 
 MARGIN = 0.95
-STAGE = 50
-FEWEST_WORDS = 6
+STAGES = (20, 50)
+PLAN = "two-stage-50"
 ARMS = ("translated", "together", "two-stage 20", "two-stage 50")
 
 
@@ -76,17 +74,14 @@ class Move:
         """Write the vectors to files of the models, and the source store."""
         with (data / "docstrings.jsonl").open(encoding="utf-8") as lines:
             corpus = as_beir(Docstring(**json.loads(line)) for _, line in zip(range(size), lines, strict=False))
-        # Lines such as "Return the name." are true of many documents
-        telling = [row for row, query in enumerate(corpus.queries) if len(query.text.split()) >= FEWEST_WORDS]
-        rows = telling[:n_queries]
-        judging = [corpus.queries[row] for row in rows]
+        judging = corpus.queries[:n_queries]
         for name in names:
             np.savez(
                 folder / f"{name}.npz",
                 doc_ids=[document.id for document in corpus.documents],
                 docs=blocks(data / f"{name}-docs", size),
                 query_ids=[query.id for query in judging],
-                queries=blocks(data / f"{name}-queries", rows[-1] + 1)[rows],
+                queries=blocks(data / f"{name}-queries", len(judging)),
             )
         qrels = {query.id: corpus.qrels[query.id] for query in judging}
         source, target = (f"file:{folder / f'{name}.npz'}" for name in names)
@@ -102,7 +97,7 @@ class Move:
         migrate.translate(self.folder / "source", stitch, new)
         return new
 
-    def audit(self, new: Path, reference: str | Path, stages: tuple[int, ...]) -> dict[str, Any]:
+    def audit(self, new: Path, reference: str | Path, ranked: int | None) -> dict[str, Any]:
         """The report of an audit, as JSON has it."""
         report = migrate.audit(
             new,
@@ -111,7 +106,9 @@ class Move:
             target=self.target,
             source=self.folder / "source",
             source_model=self.source,
-            two_stage=stages,
+            two_stage=STAGES,
+            plan=PLAN,
+            ranked_queries=ranked,
             margin=MARGIN,
             price=PRICES[0],
             max_cost=None,
@@ -140,8 +137,7 @@ class Found:
             return float(verdict["retention"]["lower"]), verdict["outcome"]
         bounds = self.pooled["family"].get(arm)
         if bounds is None:
-            # It was not asked about, or the old model cannot serve new queries, as it is a file here
-            return math.nan, "-"
+            return float(_of(self.pooled, arm)["retention"]["lower"]), "-"
         options = {option["name"]: option for option in self.pooled["options"]}
         return float(bounds["lower"]), "SAFE" if options[arm]["is_safe"] else "not shown"
 
@@ -155,14 +151,7 @@ class Found:
         """Lines of the table."""
         for arm in ARMS:
             lower, verdict = self.said(arm)
-            yield [
-                f"{self.size:,}",
-                f"{self.pairs:,}",
-                arm,
-                f"{self.truth(arm):.3f}",
-                f"{lower:.3f}".replace("nan", "-"),
-                verdict,
-            ]
+            yield [f"{self.size:,}", f"{self.pairs:,}", arm, f"{self.truth(arm):.3f}", f"{lower:.3f}", verdict]
 
     def costs(self) -> Iterator[list[str]]:
         """Lines of the table of costs: until the verdict, and of a full re-embed."""
@@ -185,7 +174,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS)
-    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--ranked", type=int, default=50)
     parser.add_argument("--reverse", action="store_true")
     arguments = parser.parse_args()
     names = ("minilm", "mpnet") if arguments.reverse else ("mpnet", "minilm")
@@ -196,15 +186,14 @@ def main() -> None:
             for pairs in (pairs for pairs in arguments.pairs if pairs < size / 2):
                 started = time.perf_counter()
                 new = move.translate(pairs)
-                pooled = move.audit(new, "pool", (STAGE,))
+                pooled = move.audit(new, "pool", arguments.ranked)
                 seconds = time.perf_counter() - started
-                full = move.audit(new, Path(folder) / "full", (20, STAGE))
-                found.append(Found(size, pairs, names[1], pooled, full))
+                found.append(Found(size, pairs, names[1], pooled, move.audit(new, Path(folder) / "full", None)))
                 print(f"{size:,} documents, {pairs:,} pairs: {seconds:.0f} s", flush=True)
                 for step in pooled["pool"]["steps"]:
                     print(f"    depth {step['depth']}, {step['queries']} queries: {step['documents']:,}", end="")
                     print(f", {step['sampled']} of them at random", flush=True)
-    print(f"\n{names[0]} -> {names[1]}, {arguments.queries:,} queries\n")
+    print(f"\n{names[0]} -> {names[1]}, {arguments.queries:,} queries, {arguments.ranked} of them ranked\n")
     head = ["documents", "pairs", "arm", "keeps", "at least", "verdict"]
     print(table([head, *(row for each in found for row in each.rows())]))
     head = ["store", "embedded", "documents", "share", "tokens", *(f"at ${price}" for price in PRICES), "minutes"]
