@@ -2,18 +2,18 @@
 
     python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 2000 8000] [--reverse]
 
-FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from all-mpnet-base-v2
-to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of the models. Each
-move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool --ranked-queries 50 --two-stage
-20,50 --plan two-stage-50 --judged ... --source ... --source-model ...`, whose JSON is read. A query is the first line
-of a docstring, by which that document alone is sought.
+FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
+all-mpnet-base-v2 to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
+the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
+--ranked-queries 50 --two-stage 20,50 --plan two-stage-50 --judged ... --source ... --source-model ...`, whose JSON is
+read. A query is the first line of a docstring, by which that document alone is sought.
 
 Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
 full re-embed; what the audit by the pool says that it keeps at least, and its verdict. Then all documents that were
 embedded by then, of the sample and of the pool, as a share of the store; their tokens, the price at $0.02, $0.13 and
-$0.18 per million tokens (text-embedding-3-small, text-embedding-3-large, voyage-3-large), and the minutes that the target
-takes for them on two cores; and the same of a full re-embed. Last, what each step of the pool embedded. Exits with 1
-where an arm is said to be SAFE and keeps less than the margin.
+$0.18 per million tokens (text-embedding-3-small, text-embedding-3-large, voyage-3-large), and the minutes that the
+target takes for them on two cores; and the same of a full re-embed. Last, what each step of the pool embedded. Exits
+with 1 where an arm is said to be SAFE and keeps less than the margin.
 """
 
 from __future__ import annotations

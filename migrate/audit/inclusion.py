@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.audit.arms import ARMS, Arm, Measures, confidence_of_each
-from migrate.audit.bounds import Bounds, Grouping, ratio_of_means
+from migrate.audit.bounds import RESAMPLES, Bounds, Grouping, ratio_of_means
 from migrate.audit.experiment import Experiment
 from migrate.audit.measures import CUT, Scores, ndcg
 from migrate.audit.outside import rank_rows
@@ -114,17 +114,27 @@ class Inclusion:
 
 
 def bounds_of_lost(
-    gains: Scores, losses: Scores, ranked: Grouping, every: Grouping, *, seed: int, confidence: float
+    gains: Scores,
+    losses: Scores,
+    ranked: Grouping,
+    every: Grouping,
+    *,
+    seed: int,
+    confidence: float,
+    resamples: int = RESAMPLES,
 ) -> Bounds:
     """Return retention of an arm from A h of ranked queries, (r,), and F (1 - h) of all, (c,); see the module."""
+
+    def mean(scores: Scores, grouping: Grouping, error: float) -> Bounds:
+        perfect = np.ones(len(scores))
+        return ratio_of_means(scores, perfect, grouping, seed=seed, resamples=resamples, confidence=1 - error)
+
     error = 1 - confidence
-    least = _mean(gains, ranked, seed, 1 - RANKED_SHARE * error).lower
-    most = 1 - _mean(1 - losses, every, seed, 1 - (1 - RANKED_SHARE) * error).lower
-    return Bounds(_kept(float(gains.mean()), float(losses.mean())), _kept(least, most), np.inf)
-
-
-def _mean(scores: Scores, grouping: Grouping, seed: int, confidence: float) -> Bounds:
-    return ratio_of_means(scores, np.ones(len(scores)), grouping, seed=seed, resamples=10_000, confidence=confidence)
+    gain = mean(gains, ranked, RANKED_SHARE * error)
+    # A lower bound of what is not lost is an upper one of what is
+    not_lost = mean(1 - losses, every, (1 - RANKED_SHARE) * error)
+    estimate = _kept(gain.estimate, 1 - not_lost.estimate)
+    return Bounds(estimate, _kept(gain.lower, 1 - not_lost.lower), np.inf)
 
 
 def _kept(gain: float, loss: float) -> float:

@@ -314,6 +314,22 @@ def unjudged_pool(store, query_set=UNJUDGED, with_words=False, **options):
     return grow_pool(experiment, runs, prepared.costs, inputs.embedder)
 
 
+def test_queries_that_are_not_ranked_need_documents_only_where_an_arm_may_lose_them(far, reference):
+    one_relevant = {query: {max(grades, key=grades.get): 1} for query, grades in QRELS.items()}
+    questions = QuerySet(QUERIES, one_relevant, "one relevant document each")
+    true = audit(far, reference, questions, two_stage=[30]).arm("two-stage 30").mean("nDCG@10")
+    full = audit(far, reference, questions, two_stage=[30]).arm(FULL).mean("nDCG@10")
+    # A margin that is not reached, so that all steps are made
+    options = {"two_stage": [30], "margin": 1.0, "plan": "two-stage-30"}
+    every = audit(far, by_pool(30), questions, **options)
+    embedder = Counting(TARGET)
+    some = audit(far, by_pool(30), questions, embedder=embedder, ranked_queries=30, **options)
+    assert some.pool.documents == len(set(embedder.embedded)) < every.pool.documents
+    kept = some.family["two-stage 30"]
+    assert 0 < kept.lower < true / full and kept.lower <= kept.estimate
+    assert f"by {len(QUERIES)} queries, of which 30, drawn at random" in shown(some)
+
+
 def telling(steps):
     """The context of an audit that adds each step of its pool to a list, before it is embedded."""
     return RunContext(announce=Announce(pool=steps.append))
