@@ -283,6 +283,7 @@ def _documents_of_reference(inputs: AuditInputs) -> Iterable[Document]:
         arms,
         stages=inputs.settings.stages,
         together=both,
+        ranked=inputs.settings.ranked_queries,
         seed=inputs.settings.seed,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
+from migrate.outcome import FEWEST_QUERIES
 from migrate.steps.base import FORCE_REPORTS, argument, option
 
 if TYPE_CHECKING:
@@ -123,6 +124,21 @@ class AuditOptions(JudgedOptions):
         default=False,
         metadata=FORCE_REPORTS,
     )
+
+    def check_ranked(self) -> None:
+        """Make sure that enough queries are ranked for a verdict, and that a pool ranks them."""
+        if self.ranked_queries is None:
+            return
+        if self.ranked_queries < FEWEST_QUERIES:
+            raise UsageError(
+                f"--ranked-queries: a verdict needs {FEWEST_QUERIES} queries that are ranked; give "
+                f"{FEWEST_QUERIES} or more, not {self.ranked_queries}"
+            )
+        if not self.is_pooled or self.judged is None:
+            raise UsageError(
+                "--ranked-queries goes with --reference pool and --judged, where queries choose what is embedded; "
+                "leave it out"
+            )
 
     def depths(self) -> Sequence[int] | None:
         """Return the depths of the two-stage arms, with that of the plan; none for `none`, None for the usual ones."""

@@ -331,20 +331,28 @@ def expected_documents(
     *,
     stages: Sequence[int] | None = None,
     together: bool = False,
+    ranked: int | None = None,
     seed: int,
 ) -> Iterator[Document]:
     """Yield about what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents, and where the old store is searched `together` with the
-    new one, it has as many of both. They are taken to lie anywhere: in a small store some come up again.
+    new one, it has as many of both. Where not all queries are `ranked`, it has those of so many, and some of others.
+    They are taken to lie anywhere: in a small store some come up again.
     """
-    count = expected_count(translated.info.count, query_set, arms, stages=stages, together=together)
+    count = expected_count(translated.info.count, query_set, arms, stages=stages, together=together, ranked=ranked)
     rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 
 def expected_count(
-    count: int, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, together: bool = False
+    count: int,
+    query_set: QuerySet,
+    arms: int,
+    *,
+    stages: Sequence[int] | None = None,
+    together: bool = False,
+    ranked: int | None = None,
 ) -> int:
     """Return about how many of the `count` documents of a store a pool embeds.
 
@@ -354,8 +362,13 @@ def expected_count(
     depth = max(first_depth(query_set, stages), deepest_stage)
     if together:
         depth += deepest_stage
-    near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
-    drawn = len(judged_documents(query_set)) + near + _SAMPLED_AT_FIRST
+    n_queries = len(query_set.queries)
+    n_ranked = min(ranked or n_queries, n_queries)
+    near = (depth + arms * _others_depth(query_set)) * n_ranked
+    # Of others only those that an arm may lose: about one in twelve, to the depth of the first steps
+    near += (n_queries - n_ranked) * _FEWEST_UNJUDGED // 12
+    judged = len(judged_documents(query_set)) * n_ranked // n_queries
+    drawn = judged + near + _SAMPLED_AT_FIRST
     # Of so many draws with replacement, the different ones: 1 - (1 - 1 / count) ** drawn of all, nearly
     different = count * -math.expm1(-drawn / count)
     return min(math.ceil(different), count)
@@ -414,6 +427,8 @@ def grow_pool(
     if settings.stages is not None:
         stages = [depth for depth in depths_asked(experiment) if depth <= most]
     deepest_stage = max(stages, default=0)
+    # Then all queries judge arms that rank again, and a deeper pool would be for the translated store alone
+    is_for_stages = settings.ranked_queries is not None and settings.plan != TRANSLATED
     pool, state = _deepened(inputs, _empty_pool(inputs), first)
     stopped = None
     try:
@@ -421,7 +436,7 @@ def grow_pool(
         if deepest_stage > first:
             pool, state = _deepened(inputs, pool, deepest_stage)
         for depth in sorted({*DEPTHS, most}):
-            is_deeper = max(first, deepest_stage) < depth <= most
+            is_deeper = max(first, deepest_stage) < depth <= most and not is_for_stages
             if is_deeper and not state.is_settled and state.matters.any():
                 pool, state = _deepened(inputs, pool, depth, state.matters)
         if is_kept(embedder) and _may_serve(state):
