@@ -5,8 +5,8 @@
 FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
 all-mpnet-base-v2 to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
 the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
---ranked-queries 50 --two-stage 20,50 --plan two-stage-50 --judged ... --source ... --source-model ...`, whose JSON is
-read. A query is the first line of a docstring, by which that document alone is sought.
+--ranked-queries 50 --two-stage 50 --judged ... --source ... --source-model ...`, whose report is read as JSON. A query
+is the first line of a docstring, of six words or more, by which that document alone is sought.
 
 Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
 full re-embed; what the audit by the pool says that it keeps at least, and its verdict. Then all documents that were
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -45,8 +46,8 @@ DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
 """On two cores without other work, as `benchmarks/large_texts.py` embeds them."""
 
 MARGIN = 0.95
-STAGES = (20, 50)
-PLAN = "two-stage-50"
+STAGE = 50
+FEWEST_WORDS = 6
 ARMS = ("translated", "together", "two-stage 20", "two-stage 50")
 
 
@@ -74,14 +75,17 @@ class Move:
         """Write the vectors to files of the models, and the source store."""
         with (data / "docstrings.jsonl").open(encoding="utf-8") as lines:
             corpus = as_beir(Docstring(**json.loads(line)) for _, line in zip(range(size), lines, strict=False))
-        judging = corpus.queries[:n_queries]
+        # Lines such as "Return the name." are true of many documents
+        telling = [row for row, query in enumerate(corpus.queries) if len(query.text.split()) >= FEWEST_WORDS]
+        rows = telling[:n_queries]
+        judging = [corpus.queries[row] for row in rows]
         for name in names:
             np.savez(
                 folder / f"{name}.npz",
                 doc_ids=[document.id for document in corpus.documents],
                 docs=blocks(data / f"{name}-docs", size),
                 query_ids=[query.id for query in judging],
-                queries=blocks(data / f"{name}-queries", len(judging)),
+                queries=blocks(data / f"{name}-queries", rows[-1] + 1)[rows],
             )
         qrels = {query.id: corpus.qrels[query.id] for query in judging}
         source, target = (f"file:{folder / f'{name}.npz'}" for name in names)
@@ -97,7 +101,9 @@ class Move:
         migrate.translate(self.folder / "source", stitch, new)
         return new
 
-    def audit(self, new: Path, reference: str | Path, ranked: int | None) -> dict[str, Any]:
+    def audit(
+        self, new: Path, reference: str | Path, stages: tuple[int, ...], ranked: int | None = None
+    ) -> dict[str, Any]:
         """The report of an audit, as JSON has it."""
         report = migrate.audit(
             new,
@@ -106,8 +112,7 @@ class Move:
             target=self.target,
             source=self.folder / "source",
             source_model=self.source,
-            two_stage=STAGES,
-            plan=PLAN,
+            two_stage=stages,
             ranked_queries=ranked,
             margin=MARGIN,
             price=PRICES[0],
@@ -137,7 +142,8 @@ class Found:
             return float(verdict["retention"]["lower"]), verdict["outcome"]
         bounds = self.pooled["family"].get(arm)
         if bounds is None:
-            return float(_of(self.pooled, arm)["retention"]["lower"]), "-"
+            # It was not asked about, or the old model cannot serve new queries, as it is a file here
+            return math.nan, "-"
         options = {option["name"]: option for option in self.pooled["options"]}
         return float(bounds["lower"]), "SAFE" if options[arm]["is_safe"] else "not shown"
 
@@ -151,7 +157,14 @@ class Found:
         """Lines of the table."""
         for arm in ARMS:
             lower, verdict = self.said(arm)
-            yield [f"{self.size:,}", f"{self.pairs:,}", arm, f"{self.truth(arm):.3f}", f"{lower:.3f}", verdict]
+            yield [
+                f"{self.size:,}",
+                f"{self.pairs:,}",
+                arm,
+                f"{self.truth(arm):.3f}",
+                f"{lower:.3f}".replace("nan", "-"),
+                verdict,
+            ]
 
     def costs(self) -> Iterator[list[str]]:
         """Lines of the table of costs: until the verdict, and of a full re-embed."""
@@ -186,9 +199,10 @@ def main() -> None:
             for pairs in (pairs for pairs in arguments.pairs if pairs < size / 2):
                 started = time.perf_counter()
                 new = move.translate(pairs)
-                pooled = move.audit(new, "pool", arguments.ranked)
+                pooled = move.audit(new, "pool", (STAGE,), arguments.ranked)
                 seconds = time.perf_counter() - started
-                found.append(Found(size, pairs, names[1], pooled, move.audit(new, Path(folder) / "full", None)))
+                full = move.audit(new, Path(folder) / "full", (20, STAGE))
+                found.append(Found(size, pairs, names[1], pooled, full))
                 print(f"{size:,} documents, {pairs:,} pairs: {seconds:.0f} s", flush=True)
                 for step in pooled["pool"]["steps"]:
                     print(f"    depth {step['depth']}, {step['queries']} queries: {step['documents']:,}", end="")

@@ -66,7 +66,7 @@ def draw_queries(experiment: Experiment) -> Experiment:
 
 @dataclass(frozen=True, eq=False)
 class LostQueries:
-    """What is known of an arm: its `gains` A h for ranked queries, (r,), and its `losses` F (1 - h) for all, (c,)."""
+    """The `gains` A h of an arm for ranked queries, (r,), and its `losses` F (1 - h) for all, (c,)."""
 
     gains: Scores
     losses: Scores
@@ -89,11 +89,8 @@ class Inclusion:
     def narrow(self, experiment: Experiment, measures: Measures) -> Measures:
         """Return the measures with the lower bounds that all queries give of the arms that rank again."""
         confidence = confidence_of_each(experiment, measures.family)
-        narrowed = {
-            name: self._narrowed(name, bounds, confidence) if name in self.arms else bounds
-            for name, bounds in measures.family.items()
-        }
-        return replace(measures, family=narrowed)
+        narrowed = {name: self._narrowed(name, measures.family[name], confidence) for name in self.arms}
+        return replace(measures, family={**measures.family, **narrowed})
 
     def _narrowed(self, name: str, bounds: Bounds, confidence: float) -> Bounds:
         found = self.retention(name, confidence)
@@ -102,8 +99,9 @@ class Inclusion:
     @property
     def finding(self) -> Finding:
         """A note on what this rests on."""
-        n_all = len(next(iter(self.arms.values())).losses)
-        n_ranked = len(next(iter(self.arms.values())).gains)
+        first = next(iter(self.arms.values()))
+        n_all = len(first.losses)
+        n_ranked = len(first.gains)
         lost = ", ".join(f"{name} {percent(float(arm.losses.mean()))}" for name, arm in self.arms.items())
         return Finding(
             "note",
@@ -159,7 +157,8 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
     found = _found_by(reranking, every)
     gains = {arm.name: _gains(arm, experiment, found[arm.name], every) for arm in reranking}
     planned = next((arm.name for arm in reranking if plan_word(arm.name) == plan_word(every.settings.plan)), None)
-    decisive = planned or max(reranking, key=lambda arm: arm.reranked.depth if arm.reranked else 0).name
+    # Where no arm is planned, the deepest: if that is not SAFE, no other one is
+    decisive = planned or max(reranking, key=_depth).name
     pool = state.pool
     inclusion = _judged(state, inputs, pool, gains, found)
     stopped = state.summary.stopped
@@ -176,6 +175,13 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
     return replace(state, pool=pool, summary=summary), inclusion
 
 
+def _depth(arm: Arm) -> int:
+    """Return how many documents an arm ranks again for a query."""
+    if arm.reranked is None:
+        return 0
+    return arm.reranked.depth
+
+
 def _found_by(arms: list[Arm], every: Experiment) -> dict[str, NDArray[np.bool_]]:
     """Return for each arm of which queries, (q,), all relevant documents are among the first that it ranks again."""
     keys = every.stores[TRANSLATED].keys
@@ -185,9 +191,10 @@ def _found_by(arms: list[Arm], every: Experiment) -> dict[str, NDArray[np.bool_]
     candidates = first_candidates(every)
     found = {}
     for arm in arms:
-        assert arm.reranked is not None  # noqa: S101 - the others are left out
-        family = TOGETHER if arm.name.startswith(TOGETHER) else TWO_STAGE
-        firsts = [keys.ids.rows_of(first[: arm.reranked.depth]).tolist() for first in candidates[family]]
+        family = TWO_STAGE
+        if arm.name.startswith(TOGETHER):
+            family = TOGETHER
+        firsts = [keys.ids.rows_of(first[: _depth(arm)]).tolist() for first in candidates[family]]
         found[arm.name] = np.array([rows.issubset(first) for rows, first in zip(relevant, firsts, strict=True)])
     return found
 

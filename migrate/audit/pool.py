@@ -427,8 +427,6 @@ def grow_pool(
     if settings.stages is not None:
         stages = [depth for depth in depths_asked(experiment) if depth <= most]
     deepest_stage = max(stages, default=0)
-    # Then all queries judge arms that rank again, and a deeper pool would be for the translated store alone
-    is_for_stages = settings.ranked_queries is not None and settings.plan != TRANSLATED
     pool, state = _deepened(inputs, _empty_pool(inputs), first)
     stopped = None
     try:
@@ -436,7 +434,7 @@ def grow_pool(
         if deepest_stage > first:
             pool, state = _deepened(inputs, pool, deepest_stage)
         for depth in sorted({*DEPTHS, most}):
-            is_deeper = max(first, deepest_stage) < depth <= most and not is_for_stages
+            is_deeper = max(first, deepest_stage) < depth <= most and not _is_for_stages(experiment)
             if is_deeper and not state.is_settled and state.matters.any():
                 pool, state = _deepened(inputs, pool, depth, state.matters)
         if is_kept(embedder) and _may_serve(state):
@@ -507,6 +505,8 @@ def _deepened(
     other_depth = depth // 2
     if matters is None:
         other_depth = _others_depth(inputs.experiment.query_set)
+        if _is_for_stages(inputs.experiment):
+            other_depth = 0
         matters = np.ones(len(pool.depths), dtype=bool)
     depths = np.where(matters, min(depth, inputs.count), pool.depths)
     pooled = pool.pooled.copy()
@@ -554,6 +554,11 @@ def embed_step(inputs: PoolInputs, pool: Pool, rows: Rows, depth: int, n_queries
     pooled = pool.pooled.copy()
     pooled[rows] = True
     return replace(with_vectors(inputs, pool, new), pooled=pooled, steps=(*pool.steps, step))
+
+
+def _is_for_stages(experiment: Experiment) -> bool:
+    """Return whether arms that rank again are judged by all queries: more would be for the translated store alone."""
+    return experiment.settings.ranked_queries is not None and bool(experiment.settings.stages)
 
 
 def _sampled(experiment: Experiment) -> int:
