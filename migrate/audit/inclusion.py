@@ -37,7 +37,7 @@ from migrate.audit.pool import (
     summary_of,
 )
 from migrate.audit.query_set import only
-from migrate.audit.results import FULL, TOGETHER, TRANSLATED, TWO_STAGE, plan_word
+from migrate.audit.results import FULL, TOGETHER, TRANSLATED, TWO_STAGE, plan_word, rerank_depths
 from migrate.audit.retrieval import first_candidates, search_exactly
 from migrate.audit.verdict import Finding
 from migrate.display import counted, percent
@@ -53,12 +53,15 @@ _DEPTHS: Final = (0, 10, 20, 50)
 def draw_queries(experiment: Experiment) -> Experiment:
     """Return the experiment with the queries that are ranked by true vectors; itself where all are."""
     queries = experiment.query_set.queries
+    distinct = len(experiment.query_set.distinct)
     count = experiment.settings.ranked_queries
-    if count is None or count >= len(queries):
+    if count is None or count >= distinct:
         return experiment
-    # By the seed alone, before anything is known of any query
-    rows = np.sort(np.random.default_rng(experiment.settings.seed).permutation(len(queries))[:count])
-    note = f"{count:,} of {len(queries):,} queries, drawn at random, are ranked by true vectors"
+    # By the seed alone, before anything is known of any query; and by texts, as each counts once however often it is
+    # repeated
+    drawn_texts = np.random.default_rng(experiment.settings.seed).permutation(distinct)[:count]
+    rows = np.flatnonzero(np.isin(experiment.query_set.texts, drawn_texts))
+    note = f"{count:,} of {distinct:,} queries, drawn at random, are ranked by true vectors"
     stores = {name: replace(searched, queries=searched.queries[rows]) for name, searched in experiment.stores.items()}
     drawn = only(experiment.query_set, [queries[row] for row in rows.tolist()], note)
     return replace(experiment, query_set=drawn, stores=stores)
@@ -149,7 +152,8 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
     experiment = state.evidence.experiment
     runs = state.evidence.runs
     arms = [arm for arms_of in ARMS for arm in arms_of(experiment, runs) if isinstance(arm, Arm) and arm.is_alternative]
-    reranking = [arm for arm in arms if arm.reranked is not None]
+    # Which documents an arm of somebody's own ranks for the other queries is not known
+    reranking = [arm for arm in arms if arm.reranked is not None and rerank_depths(arm.name)]
     if not reranking or experiment.pool_depth is None:
         return state, None
     confidence = confidence_of_each(experiment, [arm.name for arm in arms])

@@ -12,6 +12,7 @@ from topics import pool as by_pool
 from migrate.audit.bootstrap import Bootstrap, Floor
 from migrate.audit.bounds import Outcome
 from migrate.audit.document import report_of
+from migrate.audit.inclusion import draw_queries
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.outside import (
@@ -360,6 +361,21 @@ def test_queries_that_are_not_ranked_need_documents_only_where_an_arm_may_lose_t
     some = audit(far, by_pool(12), ONE_EACH, embedder=embedder, ranked_queries=30, **options)
     assert some.pool.documents == len(set(embedder.embedded)) < every.pool.documents
     assert f"by {len(QUERIES)} queries, of which 30, drawn at random" in shown(some)
+
+
+def test_a_text_is_drawn_no_more_often_for_being_repeated(near):
+    repeated = [Query(f"again {time} {query.id}", query.text) for time in range(9) for query in QUERIES[:5]]
+    grades = {query.id: ONE_RELEVANT[QUERIES[number % 5].id] for number, query in enumerate(repeated)}
+    questions = QuerySet([*QUERIES, *repeated], {**ONE_RELEVANT, **grades}, "five asked ten times")
+    often = {query.id for query in QUERIES[:5]}
+    n_drawn = 0
+    for seed in range(20):
+        step = topics.asked(near, by_pool(12), questions, TARGET, two_stage=[12], ranked_queries=20, seed=seed)
+        drawn = draw_queries(prepare_audit(step.open().inputs).experiment).query_set.distinct
+        assert len(drawn) == 20
+        n_drawn += len(often.intersection(query.id for query in drawn))
+    # Were queries drawn and not texts, nearly all 100 would be there
+    assert n_drawn < 60
 
 
 def telling(steps):
@@ -801,7 +817,7 @@ def test_every_form_of_the_report_has_the_pool(near):
 
 
 def test_a_fitted_translation_is_safe_in_the_pool_only_where_the_full_audit_says_it(good, monkeypatch):
-    monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
+    monkeypatch.setattr("migrate.audit.pool.SAMPLED", 40)
     query_set = QuerySet(good.queries[:21], good.qrels, "docstrings")
     options = {"embedder": good.embedder, "margin": 0.9}
     translated = open_store(good.translated)
