@@ -122,10 +122,12 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
         evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
     measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
     if inclusion is not None:
-        measures = inclusion.narrow(evidence.experiment, measures)
-        prepared = replace(prepared, findings=(*prepared.findings, inclusion.finding))
+        measures = inclusion.narrow(measures)
+        prepared = replace(prepared, findings=(*prepared.findings, *inclusion.findings))
     examination = examine(prepared, evidence, measures, inputs.choosers)
     verdict = judge(evidence, measures, examination.findings, pool)
+    if inclusion is not None:
+        verdict = inclusion.without_others(verdict)
     result = result_of(inputs, evidence, measures, examination, verdict, summary)
     if find.has_standard(evidence.rules, measures.scores):
         return result

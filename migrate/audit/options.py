@@ -100,8 +100,8 @@ class AuditOptions(JudgedOptions):
     ranked_queries: int | None = field(
         default=None,
         metadata=option(
-            "Queries, drawn at random, that a pool embeds the first documents of; of the others it shows whether these "
-            "contain what is relevant, which proves arms that rank again.  [default: all]",
+            "Queries, drawn at random, that a pool embeds the first documents of, where the plan ranks again: of the "
+            "others it embeds what the plan may lose.  [default: all]",
             "count",
             metavar="N",
             is_seldom=True,
@@ -126,7 +126,9 @@ class AuditOptions(JudgedOptions):
     )
 
     def check_ranked(self) -> None:
-        """Make sure that enough queries are ranked for a verdict, and that a pool ranks them."""
+        """Make sure that a pool ranks enough queries for a verdict, and that the plan ranks again."""
+        from migrate.audit.results import rerank_depths
+
         if self.ranked_queries is None:
             return
         if self.ranked_queries < FEWEST_QUERIES:
@@ -138,6 +140,11 @@ class AuditOptions(JudgedOptions):
             raise UsageError(
                 "--ranked-queries goes with --reference pool and --judged, where queries choose what is embedded; "
                 "leave it out"
+            )
+        if not rerank_depths(self.plan):
+            raise UsageError(
+                f"--ranked-queries judges a plan that ranks documents again, and {self.plan!r} does not; add "
+                "--plan two-stage-50, or leave --ranked-queries out"
             )
 
     def depths(self) -> Sequence[int] | None:
