@@ -50,7 +50,7 @@ DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
 
 MARGIN = 0.95
 FEWEST_WORDS = 6
-QUERIES = 2_000
+QUERIES = 4_000
 
 
 def blocks(folder: Path, count: int) -> np.ndarray:
@@ -220,6 +220,7 @@ def main() -> None:
                 for step in pooled["pool"]["steps"]:
                     print(f"    depth {step['depth']}, {step['queries']} queries: {step['documents']:,}", end="")
                     print(f", {step['sampled']} of them at random", flush=True)
+                print(*(f"    {note}" for note in pooled["notes"] if "ranked by true" in note), sep="\n", flush=True)
     print(f"\n{names[0]} -> {names[1]}, {arguments.ranked or 'all'} queries are ranked\n")
     head = ["documents", "pairs", "arm", "keeps", "at least", "verdict"]
     print(table([head, *(row for each in found for row in each.rows())]))

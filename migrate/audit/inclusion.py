@@ -53,7 +53,7 @@ _DEPTHS: Final = (0, 10, 20, 50)
 _HARDLY_ANY: Final = 0.2
 """Relevant documents that are missing, to those that true vectors do not rank first, below which they were chosen.
 
-On docstrings and BEIR sets it is .3 and more (`benchmarks/inclusion.py`).
+Of docstrings, each sought by its first line, it is .3 and more; `benchmarks/large_store.py` prints both.
 """
 
 
@@ -111,32 +111,33 @@ class Inclusion:
         return replace(measures, family={self.name: bounds})
 
     def without_others(self, verdict: Verdict) -> Verdict:
-        """Return the verdict on the translated store alone, which is not SAFE by so few queries."""
-        if verdict.outcome is not Outcome.SAFE:
+        """Return the verdict on the translated store alone, which so few queries do not judge."""
+        if verdict.worse_than_stay:
             return verdict
-        remedy = f"{len(self.gains):,} ranked queries judge the plan alone: leave `--ranked-queries` out"
-        return replace(verdict, outcome=Outcome.INCONCLUSIVE, remedy=remedy)
+        remedy = f"{len(self.gains):,} ranked queries judge {self.name} alone: leave `--ranked-queries` out"
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, remedy=remedy, queries_needed=None)
 
     @property
     def findings(self) -> list[Finding]:
         """A note on what this rests on, and a doubt where judgements seem to be made from what the store finds."""
         n_queries = counted(len(self.losses), "query", "queries")
+        missing = percent(float(self.outside.mean()))
+        unranked = percent(float(self.unranked.mean()))
         note = Finding(
             "note",
             f"{self.name} is judged by {n_queries}, of which {len(self.gains):,}, drawn at random, are ranked by true "
-            f"vectors, as for all other figures; at most {percent(float(self.losses.mean()))} of nDCG@10 is lost with "
-            "relevant documents that are not among the first",
+            f"vectors, as for all other figures; {missing} of the relevant documents are missing among its first, at "
+            f"most {percent(float(self.losses.mean()))} of nDCG@10, and true vectors leave {unranked} out of the first "
+            "ten",
         )
         if not self._is_selected:
             return [note]
-        return [
-            note,
-            doubt(
-                f"{percent(float(self.outside.mean()))} of the relevant documents are missing among the first of "
-                f"{self.name}, though true vectors leave {percent(float(self.unranked.mean()))} out of their first "
-                "ten: the judgements seem to be made from what the store finds, and cannot show what it does not"
-            ),
-        ]
+        doubted = doubt(
+            f"only {missing} of the relevant documents are missing among the first of {self.name}, though true vectors "
+            f"leave {unranked} out of the first ten: the judgements seem to be made from what the store finds, and "
+            "cannot show what it does not"
+        )
+        return [note, doubted]
 
     @property
     def _is_selected(self) -> bool:

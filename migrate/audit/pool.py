@@ -565,8 +565,8 @@ def _sampled(experiment: Experiment) -> int:
     """Return how many errors are measured in each band."""
     if experiment.settings.ranked_queries is None:
         return SAMPLED
-    # The figures that rest on these are of few queries then, whose bounds are wider than what the errors leave open
-    return SAMPLED // 3
+    # For figures that judge nothing then, one for each query
+    return len(experiment.query_set.queries)
 
 
 def _step(inputs: PoolInputs, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:

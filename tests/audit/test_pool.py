@@ -352,7 +352,7 @@ def test_all_queries_say_no_more_of_two_stages_than_is_true(far, margin, query_s
 
 def test_relevant_documents_that_are_not_embedded_count_as_found_by_a_full_reembed(far):
     estimates = [
-        audit(far, by_pool(12), ONE_EACH, plan="two-stage-12", margin=margin, ranked_queries=20)
+        audit(far, by_pool(12), ONE_EACH, plan="two-stage-12", margin=margin, ranked_queries=40)
         .family["two-stage 12"]
         .estimate
         for margin in (0.01, 1.0)
