@@ -6,11 +6,10 @@ To add one to this package, write a function and put it into `_BUILT_IN`; a prog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import Bounds
 from migrate.audit.costs import Costs, reranking_of
 from migrate.audit.experiment import (
@@ -327,17 +326,6 @@ def measure_arms(experiment: Experiment, runs: Runs, rules: Rules, costs: Costs)
 
 def family_of(experiment: Experiment, full: Rankings, rules: Rules, scores: Mapping[str, Scores]) -> dict[str, Bounds]:
     """Return retention of the arms that could serve instead, by deciding `scores`; its bounds hold for all at once."""
-    full_scores = deciding_scores(experiment, full, full)
-    return rules.bootstrap(in_pool=True).family(scores, full_scores, n_others=_n_others(experiment, scores))
-
-
-def confidence_of_each(experiment: Experiment, names: Collection[str]) -> float:
-    """Return the confidence of one bound of the family that has these arms."""
-    return Bootstrap().confidence_of_each(len(names) + _n_others(experiment, names))
-
-
-def _n_others(experiment: Experiment, names: Collection[str]) -> int:
-    """Return how many arms that rank again count among a family besides those that it has."""
     count = experiment.stores[TRANSLATED].store.info.count
     # Depths that a pool does not reach count too: how far it grows depends on what it has shown
     depths = set(depths_asked(experiment))
@@ -347,7 +335,9 @@ def _n_others(experiment: Experiment, names: Collection[str]) -> int:
     n_reranking = len(depths)
     if reranks_together(experiment) and could_serve_both(experiment):
         n_reranking *= 2
-    return n_reranking - sum(bool(rerank_depths(name)) for name in names)
+    n_others = n_reranking - sum(bool(rerank_depths(name)) for name in scores)
+    full_scores = deciding_scores(experiment, full, full)
+    return rules.bootstrap(in_pool=True).family(scores, full_scores, n_others=n_others)
 
 
 def _measured(arm: Arm, answer: TimedRun, experiment: Experiment, full: Rankings, costs: Costs) -> ArmResult:

@@ -23,11 +23,12 @@ from typing import Final
 
 import numpy as np
 
-from migrate.audit.arms import ARMS, Arm, Measures, Skipped, confidence_of_each
+from migrate.audit.arms import ARMS, Arm, Measures, Skipped
+from migrate.audit.bootstrap import Bootstrap
 from migrate.audit.bounds import CONFIDENCE, RESAMPLES, Bounds, Grouping, Outcome, ratio_of_means
-from migrate.audit.experiment import Experiment
+from migrate.audit.experiment import Experiment, could_serve_both
+from migrate.audit.keys import Rows
 from migrate.audit.measures import CUT, Scores, ideal_gain, ndcg
-from migrate.audit.outside import rank_rows
 from migrate.audit.pool import (
     GrownPool,
     Pool,
@@ -47,8 +48,8 @@ from migrate.errors import SpendingError
 RANKED_SHARE: Final = 0.25
 """Share of the error of a bound, 0-1, that is for the queries that are ranked; the rest is for all."""
 
-_DEPTHS: Final = (0, 10, 20, 50)
-"""How many of the translated store's first documents are embedded for a query that may lose, step by step."""
+_DEPTHS: Final = (0, 5, 10, 20, 50)
+"""How many of the plan's first documents are embedded for a query that may lose, step by step."""
 
 _HARDLY_ANY: Final = 0.2
 """Relevant documents that are missing, to those that true vectors do not rank first, below which they were chosen.
@@ -189,7 +190,8 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
         return state, None
     arm = _planned(experiment, state.evidence.runs)
     inputs = replace(state.inputs, experiment=every)
-    missing = _missing(arm, every)
+    candidates = _candidates(arm, every)
+    missing = _missing(candidates, every)
     pool = state.pool
     inclusion = _judged(state, inputs, pool, arm, missing)
     stopped = state.summary.stopped
@@ -197,7 +199,7 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
         for depth in _DEPTHS:
             if inclusion.retention.lower >= every.settings.margin:
                 break
-            pool = _deepened(inputs, pool, missing, depth)
+            pool = _deepened(inputs, pool, missing, [first[:depth] for first in candidates], depth)
             inclusion = _judged(state, inputs, pool, arm, missing)
     except SpendingError as error:
         stopped = str(error)
@@ -214,17 +216,36 @@ def _planned(experiment: Experiment, runs: Runs) -> Arm:
     return arms[find_plan(experiment.settings.plan, arms, skipped)]
 
 
-def _missing(arm: Arm, every: Experiment) -> list[set[str]]:
-    """Return the relevant documents of each query that are not among the first of an arm, with all of their chunks."""
-    keys = every.stores[TRANSLATED].keys
+def _candidates(arm: Arm, every: Experiment) -> list[Rows]:
+    """Return the rows that an arm ranks again for each query, in the order in which they are found."""
+    ids = every.stores[TRANSLATED].keys.ids
     family, _, depth = arm.name.rpartition(" ")
+    return [ids.rows_of(first[: int(depth)]) for first in first_candidates(every)[family]]
+
+
+def _missing(candidates: Sequence[Rows], every: Experiment) -> list[set[str]]:
+    """Return the relevant documents of each query that are not among the candidates, with all of their chunks."""
+    documents = every.stores[TRANSLATED].keys.documents
     missing = []
-    for query_id, first in zip(every.query_set.query_ids, first_candidates(every)[family], strict=True):
-        rows = set(keys.ids.rows_of(first[: int(depth)]).tolist())
-        relevant = keys.documents.present(every.query_set.relevant_to(query_id))
+    for query_id, rows in zip(every.query_set.query_ids, candidates, strict=True):
+        candidate_rows = set(rows.tolist())
+        relevant = documents.present(every.query_set.relevant_to(query_id))
         # All chunks of it: the one that is nearest by true vectors may be any
-        missing.append({doc for doc in relevant if not rows.issuperset(keys.documents.all_rows_of([doc]).tolist())})
+        missing.append(
+            {doc for doc in relevant if not candidate_rows.issuperset(documents.all_rows_of([doc]).tolist())}
+        )
     return missing
+
+
+def _confidence(experiment: Experiment) -> float:
+    """Return the confidence of the plan's bounds, whatever depth it was picked for, and of whatever kind it is.
+
+    A deeper plan of a kind misses no more, so that its bound is no lower: as where the deepest is tested first and the
+    next only where that is SAFE, no depth costs confidence (fixed sequence; Maurer, Hothorn & Lehmacher 1995). Two
+    stages and both stores together are two kinds (Bonferroni).
+    """
+    n_kinds = 1 + could_serve_both(experiment)
+    return Bootstrap().confidence_of_each(n_kinds)
 
 
 def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing: Sequence[Set[str]]) -> Inclusion:
@@ -247,7 +268,7 @@ def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing:
         ranked=ranked.grouping,
         every=every.grouping,
         seed=experiment.settings.seed,
-        confidence=confidence_of_each(experiment, [arm.name]),
+        confidence=_confidence(experiment),
         outside=every.merged(np.array(outside)),
         unranked=ranked.merged(np.array(unranked)),
     )
@@ -281,12 +302,10 @@ def _most_lost(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]]) -> S
     return lost
 
 
-def _deepened(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]], depth: int) -> Pool:
-    """Embed what is missing for queries that may lose by it, and their first `depth` documents."""
-    lost = np.flatnonzero(_most_lost(inputs, pool, missing) > 0)
-    documents = set().union(*(missing[number] for number in lost.tolist()))
-    searched = inputs.translated
-    progress = inputs.experiment.progress
-    near = rank_rows(searched.store, searched.queries[lost], depth, progress=progress).rows[:, :depth]
-    rows = np.union1d(searched.keys.documents.all_rows_of(documents), near)
-    return embed_step(inputs, pool, rows, depth, len(lost))
+def _deepened(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]], firsts: Sequence[Rows], depth: int) -> Pool:
+    """Embed what is missing for queries that may lose by it, and their first documents, `depth` of them."""
+    lost = np.flatnonzero(_most_lost(inputs, pool, missing) > 0).tolist()
+    documents = set().union(*(missing[number] for number in lost))
+    relevant = inputs.translated.keys.documents.all_rows_of(documents)
+    rows = np.unique(np.concatenate([relevant, *(firsts[number] for number in lost)]))
+    return embed_step(inputs, pool, rows[rows >= 0], depth, len(lost))
