@@ -1,13 +1,13 @@
 """What moving a large store costs until it is SAFE, beside a full re-embed: real docstrings, real models.
 
-    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 1000 2000 8000] [--ranked 50]
-        [--stage 50] [--reverse]
+    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 1000 2000 8000] [--ranked 30]
+        [--plan together-50] [--reverse]
 
 FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
 all-MiniLM-L6-v2 to all-mpnet-base-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
 the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
---ranked-queries RANKED --plan two-stage-STAGE --judged ... --source ... --source-model ...`, whose report is read as
-JSON; `--ranked 0` leaves that option out. A query is the first line of a docstring, of six words or more, by which that
+--ranked-queries RANKED --plan PLAN --judged ... --source ... --source-model ...`, whose report is read as JSON;
+`--ranked 0` leaves that option out. A query is the first line of a docstring, of six words or more, by which that
 document alone is sought, and of several that are alike by either model (`migrate.audit.query_groups`) one.
 
 Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
@@ -49,6 +49,7 @@ DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
 """On two cores without other work, as `benchmarks/large_texts.py` embeds them."""
 
 MARGIN = 0.95
+STAGES = (20, 50)
 FEWEST_WORDS = 6
 QUERIES = 4_000
 
@@ -101,7 +102,9 @@ class Move:
         migrate.translate(self.folder / "source", stitch, new)
         return new
 
-    def audit(self, new: Path, reference: str | Path, plan: str, ranked: int | None = None) -> dict[str, Any]:
+    def audit(
+        self, new: Path, reference: str | Path, plan: str, stages: tuple[int, ...] = (), ranked: int | None = None
+    ) -> dict[str, Any]:
         """The report of an audit, as JSON has it."""
         report = migrate.audit(
             new,
@@ -111,6 +114,7 @@ class Move:
             source=self.folder / "source",
             source_model=self.source,
             plan=plan,
+            two_stage=stages or None,
             ranked_queries=ranked,
             margin=MARGIN,
             price=PRICES[0],
@@ -166,7 +170,8 @@ class Found:
 
     def rows(self) -> Iterator[list[str]]:
         """Lines of the table."""
-        for arm in ("translated", "together", self.plan):
+        others = [f"two-stage {depth}" for depth in STAGES if f"two-stage {depth}" != self.plan]
+        for arm in ("translated", "together", *others, self.plan):
             lower, verdict = self.said(arm)
             yield [
                 f"{self.size:,}",
@@ -198,11 +203,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS)
-    parser.add_argument("--ranked", type=int, default=50)
-    parser.add_argument("--stage", type=int, default=50)
+    parser.add_argument("--ranked", type=int, default=30)
+    parser.add_argument("--plan", default="together-50")
     parser.add_argument("--reverse", action="store_true")
     arguments = parser.parse_args()
-    plan = f"two-stage {arguments.stage}"
+    family, _, depth = arguments.plan.rpartition("-")
+    plan = f"{family} {depth}"
     names = ("mpnet", "minilm") if arguments.reverse else ("minilm", "mpnet")
     found: list[Found] = []
     for size in arguments.sizes:
@@ -211,9 +217,9 @@ def main() -> None:
             for pairs in (pairs for pairs in arguments.pairs if pairs < size / 2):
                 started = time.perf_counter()
                 new = move.translate(pairs)
-                pooled = move.audit(new, "pool", plan, arguments.ranked or None)
+                pooled = move.audit(new, "pool", plan, ranked=arguments.ranked or None)
                 seconds = time.perf_counter() - started
-                full = move.audit(new, Path(folder) / "full", plan)
+                full = move.audit(new, Path(folder) / "full", plan, STAGES)
                 found.append(Found(size, pairs, names[1], plan, pooled, full))
                 n_queries = len(move.queries.queries)
                 print(f"{size:,} documents, {pairs:,} pairs, {n_queries:,} queries: {seconds:.0f} s", flush=True)

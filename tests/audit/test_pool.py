@@ -350,6 +350,15 @@ def test_all_queries_say_no_more_of_two_stages_than_is_true(far, margin, query_s
     assert 0 < kept.lower < kept.estimate < kept_at_least(1.0, 12, query_set.qrels) + 0.01
 
 
+def test_both_stores_together_are_judged_by_many_queries_as_two_stages_are(far, source, reference):
+    options = {"plan": "together-12", "source": source, "source_model": SOURCE, "margin": 1.0}
+    report = audit(far, by_pool(12), ONE_EACH, ranked_queries=len(QUERIES) - 1, **options)
+    full = audit(far, reference, ONE_EACH, **options).family["together 12"]
+    assert list(report.family) == ["together 12"]
+    assert 0 < report.family["together 12"].lower < full.lower and report.family["together 12"].estimate < full.estimate
+    assert report.pool.documents < COUNT
+
+
 def test_relevant_documents_that_are_not_embedded_count_as_found_by_a_full_reembed(far):
     estimates = [
         audit(far, by_pool(12), ONE_EACH, plan="two-stage-12", margin=margin, ranked_queries=40)
