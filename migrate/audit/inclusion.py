@@ -77,7 +77,7 @@ def draw_queries(experiment: Experiment) -> Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Inclusion:
-    """What all queries say of the plan, an arm by name.
+    """The judgement of the plan, an arm by name, by all queries.
 
     `gains` are its scores A for ranked queries, (r,), and `losses` are L at most for all queries, (c,); the groupings
     are theirs. `outside` is the share of its relevant documents that each query lacks among the first of the plan, and
@@ -96,7 +96,7 @@ class Inclusion:
 
     @property
     def retention(self) -> Bounds:
-        """What the plan keeps, at least and as a cautious estimate; of how much it keeps at most nothing."""
+        """The share that the plan keeps, at least and as a cautious estimate; nothing of how much it keeps at most."""
         return bounds_of_lost(
             self.gains, self.losses, self.ranked, self.every, seed=self.seed, confidence=self.confidence
         )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
-from migrate.outcome import FEWEST_QUERIES
-from migrate.steps.base import FORCE_REPORTS, argument, option
+from migrate.steps.base import FORCE_REPORTS, RANKED_QUERIES, argument, option
 
 if TYPE_CHECKING:
     from migrate.steps.base import ModelLike, StoreLike
@@ -97,17 +96,7 @@ class AuditOptions(JudgedOptions):
             **_ARMS,
         ),
     )
-    ranked_queries: int | None = field(
-        default=None,
-        metadata=option(
-            "Queries, drawn at random, that a pool embeds the first documents of, where the plan ranks again: of the "
-            "others it embeds what the plan may lose.  [default: all]",
-            "count",
-            metavar="N",
-            is_seldom=True,
-            **_ARMS,
-        ),
-    )
+    ranked_queries: int | None = field(default=None, metadata={**RANKED_QUERIES, **_ARMS})
     parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
     slice: Sequence[str] = field(
         default=(),
@@ -124,28 +113,6 @@ class AuditOptions(JudgedOptions):
         default=False,
         metadata=FORCE_REPORTS,
     )
-
-    def check_ranked(self) -> None:
-        """Make sure that a pool ranks enough queries for a verdict, and that the plan ranks again."""
-        from migrate.audit.results import rerank_depths
-
-        if self.ranked_queries is None:
-            return
-        if self.ranked_queries < FEWEST_QUERIES:
-            raise UsageError(
-                f"--ranked-queries: a verdict needs {FEWEST_QUERIES} queries that are ranked; give "
-                f"{FEWEST_QUERIES} or more, not {self.ranked_queries}"
-            )
-        if not self.is_pooled or self.judged is None:
-            raise UsageError(
-                "--ranked-queries goes with --reference pool and --judged, where queries choose what is embedded; "
-                "leave it out"
-            )
-        if not rerank_depths(self.plan):
-            raise UsageError(
-                f"--ranked-queries judges a plan that ranks documents again, and {self.plan!r} does not; add "
-                "--plan two-stage-50, or leave --ranked-queries out"
-            )
 
     def depths(self) -> Sequence[int] | None:
         """Return the depths of the two-stage arms, with that of the plan; none for `none`, None for the usual ones."""
