@@ -1,11 +1,11 @@
-"""How often arms that rank again are wrongly SAFE by many queries of which some are ranked: simulated audits.
+"""How often plans that rank again are wrongly SAFE by many queries of which some are ranked: simulated audits.
 
     python benchmarks/inclusion.py [--runs 1000]
 
 Each run draws queries whose truth is at the margin: 5 % of the full re-embed's nDCG@10 is lost where the first
-documents lack what is relevant (`migrate.audit.inclusion`), and nowhere is anything won. Of an arm that is SAFE there
+documents lack what is relevant (`migrate.audit.inclusion`), and nowhere is anything won. Of a plan that is SAFE there
 the verdict is wrong. Printed is in what share of the runs the lower bound reaches the margin, with the half width of
-its 95 % interval, for kinds of scores and numbers of queries; then the same for an arm that keeps more. Exits with 1
+its 95 % interval, for kinds of scores and numbers of queries; then the same for a plan that keeps more. Exits with 1
 where more than 5 % of the runs are wrong by more than that half width.
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000)
     runs = parser.parse_args().runs
     rng = np.random.default_rng(0)
-    sizes = ((100, 30), (300, 50), (1_000, 50))
+    sizes = ((100, 30), (300, 30), (1_500, 30))
     head = ["scores", *(f"{n:,} queries, {ranked} ranked" for n, ranked in sizes)]
     worst = 0.0
     for title, lost in (("wrongly SAFE, at the margin", 1 - MARGIN), ("SAFE, where 98.5 % is kept", 0.015)):
