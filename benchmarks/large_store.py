@@ -1,13 +1,14 @@
 """What moving a large store costs until it is SAFE, beside a full re-embed: real docstrings, real models.
 
-    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 2000 8000]
-        [--queries 200] [--reverse]
+    python benchmarks/large_store.py FOLDER [--sizes 6000 20000 50000] [--pairs 500 1000 2000 8000] [--ranked 30]
+        [--plan together-50] [--reverse]
 
 FOLDER is what `benchmarks/large_texts.py` makes. The store of SIZE documents is the first of them, from
-all-mpnet-base-v2 to all-MiniLM-L6-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
+all-MiniLM-L6-v2 to all-mpnet-base-v2, or the other way with `--reverse`; vectors are looked up in files in the place of
 the models. Each move is what a user does: `fit --sample PAIRS`, `translate`, and `audit --reference pool
---two-stage 50 --judged ... --source ... --source-model ...`, whose report is read as JSON. A query
-is the first line of a docstring, of six words or more, by which that document alone is sought.
+--ranked-queries RANKED --plan PLAN --judged ... --source ... --source-model ...`, whose report is read as JSON;
+`--ranked 0` leaves that option out. A query is the first line of a docstring, of six words or more, by which that
+document alone is sought, and of several that are alike by either model (`migrate.audit.query_groups`) one.
 
 Printed for each arm: what it keeps of a full re-embed's nDCG@10 in truth, by an audit of the same queries against a
 full re-embed; what the audit by the pool says that it keeps at least, and its verdict. Then all documents that were
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 
 import migrate
+from migrate.audit.query_groups import alike
 from migrate.audit.query_set import QuerySet
 from migrate.datasets.stdlib import DemoSet, Docstring, as_beir
 from migrate.embed import embed_corpus, reembed_store
@@ -41,15 +43,15 @@ from migrate.report.terminal import table
 from migrate.stores import open_store
 
 SIZES = (6_000, 20_000, 50_000)
-PAIRS = (500, 2_000, 8_000)
+PAIRS = (500, 1_000, 2_000, 8_000)
 PRICES = (0.02, 0.13, 0.18)
 DOCUMENTS_PER_S = {"minilm": 95, "mpnet": 21}
 """On two cores without other work, as `benchmarks/large_texts.py` embeds them."""
 
 MARGIN = 0.95
-STAGE = 50
+STAGES = (20, 50)
 FEWEST_WORDS = 6
-ARMS = ("translated", "together", "two-stage 20", "two-stage 50")
+QUERIES = 4_000
 
 
 def blocks(folder: Path, count: int) -> np.ndarray:
@@ -72,13 +74,11 @@ class Move:
     target: str
 
     @classmethod
-    def of(cls, data: Path, folder: Path, size: int, n_queries: int, names: tuple[str, str]) -> Move:
+    def of(cls, data: Path, folder: Path, size: int, names: tuple[str, str]) -> Move:
         """Write the vectors to files of the models, and the source store."""
         with (data / "docstrings.jsonl").open(encoding="utf-8") as lines:
             corpus = as_beir(Docstring(**json.loads(line)) for _, line in zip(range(size), lines, strict=False))
-        # Lines such as "Return the name." are true of many documents
-        telling = [row for row, query in enumerate(corpus.queries) if len(query.text.split()) >= FEWEST_WORDS]
-        rows = telling[:n_queries]
+        rows = _telling(corpus, data, names)
         judging = [corpus.queries[row] for row in rows]
         for name in names:
             np.savez(
@@ -86,7 +86,7 @@ class Move:
                 doc_ids=[document.id for document in corpus.documents],
                 docs=blocks(data / f"{name}-docs", size),
                 query_ids=[query.id for query in judging],
-                queries=blocks(data / f"{name}-queries", rows[-1] + 1)[rows],
+                queries=blocks(data / f"{name}-queries", QUERIES)[rows],
             )
         qrels = {query.id: corpus.qrels[query.id] for query in judging}
         source, target = (f"file:{folder / f'{name}.npz'}" for name in names)
@@ -102,7 +102,9 @@ class Move:
         migrate.translate(self.folder / "source", stitch, new)
         return new
 
-    def audit(self, new: Path, reference: str | Path, stages: tuple[int, ...]) -> dict[str, Any]:
+    def audit(
+        self, new: Path, reference: str | Path, plan: str, stages: tuple[int, ...] = (), ranked: int | None = None
+    ) -> dict[str, Any]:
         """The report of an audit, as JSON has it."""
         report = migrate.audit(
             new,
@@ -111,12 +113,26 @@ class Move:
             target=self.target,
             source=self.folder / "source",
             source_model=self.source,
-            two_stage=stages,
+            plan=plan,
+            two_stage=stages or None,
+            ranked_queries=ranked,
             margin=MARGIN,
             price=PRICES[0],
             max_cost=None,
         )
         return dict(report.document)
+
+
+def _telling(corpus: DemoSet, data: Path, names: tuple[str, str]) -> list[int]:
+    """The rows of queries that ask for one document, and for what no other query asks for."""
+    # Lines such as "Return the name." are true of many documents
+    rows = [row for row in range(QUERIES) if len(corpus.queries[row].text.split()) >= FEWEST_WORDS]
+    # Packages have copies of others, whose lines say nearly the same: they are one observation
+    for name in names:
+        labels = alike(blocks(data / f"{name}-queries", QUERIES)[rows].astype(np.float32))
+        firsts = np.sort(np.unique(labels, return_index=True)[1])
+        rows = [rows[first] for first in firsts.tolist()]
+    return rows
 
 
 @dataclass(frozen=True)
@@ -126,6 +142,7 @@ class Found:
     size: int
     pairs: int
     target: str
+    plan: str
     pooled: dict[str, Any]
     full: dict[str, Any]
 
@@ -153,7 +170,8 @@ class Found:
 
     def rows(self) -> Iterator[list[str]]:
         """Lines of the table."""
-        for arm in ARMS:
+        others = [f"two-stage {depth}" for depth in STAGES if f"two-stage {depth}" != self.plan]
+        for arm in ("translated", "together", *others, self.plan):
             lower, verdict = self.said(arm)
             yield [
                 f"{self.size:,}",
@@ -167,7 +185,7 @@ class Found:
     def costs(self) -> Iterator[list[str]]:
         """Lines of the table of costs: until the verdict, and of a full re-embed."""
         tokens = self.pooled["pool"]["full_tokens"]
-        for name, share in ((f"{self.pairs:,} pairs, until {self.said('two-stage 50')[1]}", self.share), ("full", 1.0)):
+        for name, share in ((f"{self.pairs:,} pairs, until {self.said(self.plan)[1]}", self.share), ("full", 1.0)):
             minutes = share * self.size / DOCUMENTS_PER_S[self.target] / 60
             prices = [f"${share * tokens * price / 1e6:.2f}" for price in PRICES]
             amounts = [f"{share:.1%}", f"{share * tokens / 1e6:.2f} M", *prices, f"{minutes:.1f}"]
@@ -185,26 +203,31 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS)
-    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--ranked", type=int, default=30)
+    parser.add_argument("--plan", default="together-50")
     parser.add_argument("--reverse", action="store_true")
     arguments = parser.parse_args()
-    names = ("minilm", "mpnet") if arguments.reverse else ("mpnet", "minilm")
+    family, _, depth = arguments.plan.rpartition("-")
+    plan = f"{family} {depth}"
+    names = ("mpnet", "minilm") if arguments.reverse else ("minilm", "mpnet")
     found: list[Found] = []
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            move = Move.of(arguments.folder, Path(folder), size, arguments.queries, names)
+            move = Move.of(arguments.folder, Path(folder), size, names)
             for pairs in (pairs for pairs in arguments.pairs if pairs < size / 2):
                 started = time.perf_counter()
                 new = move.translate(pairs)
-                pooled = move.audit(new, "pool", (STAGE,))
+                pooled = move.audit(new, "pool", plan, ranked=arguments.ranked or None)
                 seconds = time.perf_counter() - started
-                full = move.audit(new, Path(folder) / "full", (20, STAGE))
-                found.append(Found(size, pairs, names[1], pooled, full))
-                print(f"{size:,} documents, {pairs:,} pairs: {seconds:.0f} s", flush=True)
+                full = move.audit(new, Path(folder) / "full", plan, STAGES)
+                found.append(Found(size, pairs, names[1], plan, pooled, full))
+                n_queries = len(move.queries.queries)
+                print(f"{size:,} documents, {pairs:,} pairs, {n_queries:,} queries: {seconds:.0f} s", flush=True)
                 for step in pooled["pool"]["steps"]:
                     print(f"    depth {step['depth']}, {step['queries']} queries: {step['documents']:,}", end="")
                     print(f", {step['sampled']} of them at random", flush=True)
-    print(f"\n{names[0]} -> {names[1]}, {arguments.queries:,} queries\n")
+                print(*(f"    {note}" for note in pooled["notes"] if "ranked by true" in note), sep="\n", flush=True)
+    print(f"\n{names[0]} -> {names[1]}, {arguments.ranked or 'all'} queries are ranked\n")
     head = ["documents", "pairs", "arm", "keeps", "at least", "verdict"]
     print(table([head, *(row for each in found for row in each.rows())]))
     head = ["store", "embedded", "documents", "share", "tokens", *(f"at ${price}" for price in PRICES), "minutes"]
@@ -212,7 +235,7 @@ def main() -> None:
     wrong = [
         f"{each.size:,}, {each.pairs:,} pairs: {arm} is said to be SAFE and keeps {each.truth(arm):.3f}"
         for each in found
-        for arm in ARMS
+        for arm in ("translated", plan)
         if each.said(arm)[1] == "SAFE" and each.truth(arm) < MARGIN
     ]
     sys.exit("\n".join(wrong) or None)

@@ -20,6 +20,7 @@ from migrate.audit.document import report_of
 from migrate.audit.evidence import Evidence
 from migrate.audit.experiment import rules_of
 from migrate.audit.held_out import audit_held_out, true_documents, unexplained_documents
+from migrate.audit.inclusion import draw_queries, look_for_relevant
 from migrate.audit.inputs import (
     AuditInputs,
     ModelOf,
@@ -104,18 +105,29 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
     re-embed, None for a pool.
     """
     prepared = prepare_audit(inputs, reference)
+    every = prepared.experiment
+    if prepared.proof is None:
+        prepared = replace(prepared, experiment=draw_queries(every))
     runs = search_stores(prepared.experiment, for_pool=prepared.proof is None)
     pool = None
     summary = None
+    inclusion = None
     if prepared.proof is None:
         pool = grow_pool(prepared.experiment, runs, prepared.costs, inputs.embedder, announce=inputs.announce)
+        if prepared.experiment is not every:
+            pool, inclusion = look_for_relevant(pool, every)
         summary = pool.summary
         evidence = pool.evidence
     else:
         evidence = Evidence(prepared.experiment, runs, rules_of(prepared.experiment), prepared.proof)
     measures = measure_arms(evidence.experiment, evidence.runs, evidence.rules, prepared.costs)
+    if inclusion is not None:
+        measures = inclusion.narrow(measures)
+        prepared = replace(prepared, findings=(*prepared.findings, *inclusion.findings))
     examination = examine(prepared, evidence, measures, inputs.choosers)
     verdict = judge(evidence, measures, examination.findings, pool)
+    if inclusion is not None:
+        verdict = inclusion.without_others(verdict)
     result = result_of(inputs, evidence, measures, examination, verdict, summary)
     if find.has_standard(evidence.rules, measures.scores):
         return result

@@ -107,9 +107,12 @@ class Bootstrap:
         and so for the upper ones. How alike the arms are is not used. Arms that may or may not be looked at, by what
         the first of them show, count among the k.
         """
-        n_arms = max(len(arms) + n_others, 1)
-        each = replace(self, confidence=1 - (1 - self.confidence) / n_arms)
+        each = replace(self, confidence=self.confidence_of_each(len(arms) + n_others))
         return {name: each.retention(arm, full) for name, arm in arms.items()}
+
+    def confidence_of_each(self, n_arms: int) -> float:
+        """Return the confidence of one bound of a family of so many arms."""
+        return 1 - (1 - self.confidence) / max(n_arms, 1)
 
     def difference(self, arm: Scores, rival: Scores) -> Bounds:
         """Return the mean score of the arm minus that of the other; the imagined query is all won, or all lost."""

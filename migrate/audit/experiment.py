@@ -111,7 +111,10 @@ def depths_reached(experiment: Experiment) -> list[int]:
 
 def reranks_together(experiment: Experiment) -> bool:
     """Return whether arms rank the first documents of both stores again: they are asked for, as they embed more."""
-    return STAY in experiment.stores and bool(experiment.settings.stages)
+    settings = experiment.settings
+    if settings.ranked_queries is not None and not plan_word(settings.plan).startswith(TOGETHER):
+        return False
+    return STAY in experiment.stores and bool(settings.stages)
 
 
 def could_serve_both(experiment: Experiment) -> bool:

@@ -490,7 +490,9 @@ def choosers_in_other_words(evidence: Evidence, subjects: Mapping[str, str], tru
     # vector
     count = max(n_wanting, n_first)
     share = len(true) / evidence.experiment.n_documents
-    if not look_for_the_chosen(count / max(len(judges), 1), share):
+    is_often = look_for_the_chosen(count / max(len(judges), 1), share)
+    # Of few queries, half may by chance
+    if not is_often or _tail(count, len(judges), share) >= _BY_LUCK:
         return []
     text = (
         f"{count:,} of {len(judges):,} queries look for a document with a true vector, where {percent(share, 0)} of "

@@ -29,7 +29,7 @@ from migrate.audit.reference_proof import (
     refuse_same_stores,
     spot_documents,
 )
-from migrate.audit.results import BRIDGE, FULL, STAY, TRANSLATED, check_plan, find_plan, plan_word
+from migrate.audit.results import BRIDGE, FULL, STAY, TOGETHER, TRANSLATED, check_plan, find_plan, plan_word
 from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Settings
 from migrate.audit.verdict import Finding
@@ -203,6 +203,7 @@ def _settings(options: AuditOptions, margin_from: str) -> Settings:
         stages=options.depths(),
         slices=options.slice,
         pool_depth=options.pool_depth(),
+        ranked_queries=options.ranked_queries,
         search_effort=options.search_effort,
         margin_from=margin_from,
         parent_field=options.parent_field,
@@ -276,12 +277,15 @@ def _documents_of_reference(inputs: AuditInputs) -> Iterable[Document]:
     extras = (inputs.source_embedder, inputs.bridge)
     arms = 1 + sum(extra is not None for extra in extras)
     both = inputs.source_embedder is not None
+    if inputs.settings.ranked_queries is not None:
+        both = both and plan_word(inputs.settings.plan).startswith(TOGETHER)
     return expected_documents(
         inputs.translated,
         inputs.query_set,
         arms,
         stages=inputs.settings.stages,
         together=both,
+        ranked=inputs.settings.ranked_queries,
         seed=inputs.settings.seed,
     )
 

@@ -64,6 +64,29 @@ class JudgedOptions(PaidOptions):
                 "--hold-out goes with --reference pool, as nothing is chosen for other references; leave it out"
             )
 
+    def check_ranked(self, ranked: int | None, *, is_pooled: bool) -> None:
+        """Make sure that a pool ranks enough queries for a verdict, None for all, and that the plan ranks again."""
+        from migrate.audit.results import rerank_depths
+        from migrate.outcome import FEWEST_QUERIES
+
+        if ranked is None:
+            return
+        if ranked < FEWEST_QUERIES:
+            raise UsageError(
+                f"--ranked-queries: a verdict needs {FEWEST_QUERIES} queries that are ranked; give "
+                f"{FEWEST_QUERIES} or more, not {ranked}"
+            )
+        if not is_pooled or self.judged is None:
+            raise UsageError(
+                "--ranked-queries goes with --reference pool and --judged, where queries choose what is embedded; "
+                "leave it out"
+            )
+        if not rerank_depths(self.plan):
+            raise UsageError(
+                f"--ranked-queries judges a plan that ranks documents again, and {self.plan!r} does not; add "
+                "--plan two-stage-50, or leave --ranked-queries out"
+            )
+
     def _require_queries(self) -> None:
         if not self.has_queries:
             raise UsageError(

@@ -30,11 +30,15 @@ def ndcg(run: Rankings, qrels: Qrels, query_ids: Sequence[str], k: int) -> Score
     values = []
     for query_id in query_ids:
         grades = qrels.get(query_id, {})
-        # Negative grades, as TREC has for spam, gain nothing
-        ideal = _dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
         gains = [max(grades.get(doc_id, 0), 0) for doc_id in run.top(query_id, k)]
-        values.append(_share(_dcg(gains), ideal))
+        values.append(_share(_dcg(gains), ideal_gain(grades, k)))
     return np.array(values)
+
+
+def ideal_gain(grades: Mapping[str, int], k: int) -> float:
+    """Return the discounted cumulative gain of the best ranking that there can be, of documents by their grades."""
+    # Negative grades, as TREC has for spam, gain nothing
+    return _dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
 
 
 def ndcg_at_random(qrels: Qrels, query_ids: Sequence[str], k: int) -> Scores:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.audit.judged import JudgedOptions
 from migrate.errors import UsageError
-from migrate.steps.base import FORCE_REPORTS, argument, option
+from migrate.steps.base import FORCE_REPORTS, RANKED_QUERIES, argument, option
 
 if TYPE_CHECKING:
     from migrate.steps.base import ModelLike, StoreLike
@@ -96,6 +96,7 @@ class AuditOptions(JudgedOptions):
             **_ARMS,
         ),
     )
+    ranked_queries: int | None = field(default=None, metadata={**RANKED_QUERIES, **_ARMS})
     parent_field: str = field(default="parent_id", metadata=PARENT_FIELD)
     slice: Sequence[str] = field(
         default=(),

@@ -172,13 +172,14 @@ def look_around(
     *,
     seed: int,
     progress: Progress,
+    sampled: int = SAMPLED,
 ) -> Surroundings:
-    """Count and sample the rows that are `outside`, (n,), a pool; reads the store once."""
+    """Count the rows that are `outside`, (n,), a pool, and draw `sampled` in each band; reads the store once."""
     low = ranked.lowest
     high = ranked.scores[:, 0]
     bands = len(ranked.edges) + 1
-    per_query = max(ceil(SAMPLED / len(queries)), 1)
-    quotas = [per_query] * (bands - 1) + [SAMPLED]
+    per_query = max(ceil(sampled / len(queries)), 1)
+    quotas = [per_query] * (bands - 1) + [sampled]
     # One priority for each document, of which every query and band takes the lowest, so that queries share documents to
     # embed (bottom-k sketches; Cohen & Kaplan 2007)
     priority = np.random.default_rng(seed).random(len(outside))

@@ -264,7 +264,7 @@ class GrownPool:
     """A pool after a step: what the full re-embed scores in it, and what follows.
 
     `evidence` has the pool in the place of the full re-embed; `arm` and `full` are scores by the deciding measure,
-    (c,). `matters` says which queries may gain by a deeper pool, (q,).
+    (c,). `matters` says which queries may gain by a deeper pool, (q,), and `inputs` are what it grew from.
     """
 
     evidence: Evidence
@@ -273,6 +273,8 @@ class GrownPool:
     full: Scores
     verdict: Verdict
     matters: NDArray[np.bool_]
+    inputs: PoolInputs
+    pool: Pool
 
     @property
     def is_settled(self) -> bool:
@@ -329,20 +331,28 @@ def expected_documents(
     *,
     stages: Sequence[int] | None = None,
     together: bool = False,
+    ranked: int | None = None,
     seed: int,
 ) -> Iterator[Document]:
     """Yield about what a pool embeds for every query, for an estimate of its cost: as many documents, drawn at random.
 
     `arms` is of how many arms the pool has the first documents, and where the old store is searched `together` with the
-    new one, it has as many of both. They are taken to lie anywhere: in a small store some come up again.
+    new one, it has as many of both. Where not all queries are `ranked`, it has those of so many, and some of others.
+    They are taken to lie anywhere: in a small store some come up again.
     """
-    count = expected_count(translated.info.count, query_set, arms, stages=stages, together=together)
+    count = expected_count(translated.info.count, query_set, arms, stages=stages, together=together, ranked=ranked)
     rows = np.sort(np.random.default_rng(seed).permutation(translated.info.count)[:count]).astype(np.int64)
     return known_documents(translated, rows)
 
 
 def expected_count(
-    count: int, query_set: QuerySet, arms: int, *, stages: Sequence[int] | None = None, together: bool = False
+    count: int,
+    query_set: QuerySet,
+    arms: int,
+    *,
+    stages: Sequence[int] | None = None,
+    together: bool = False,
+    ranked: int | None = None,
 ) -> int:
     """Return about how many of the `count` documents of a store a pool embeds.
 
@@ -352,15 +362,20 @@ def expected_count(
     depth = max(first_depth(query_set, stages), deepest_stage)
     if together:
         depth += deepest_stage
-    near = (depth + arms * _others_depth(query_set)) * len(query_set.queries)
-    drawn = len(judged_documents(query_set)) + near + _SAMPLED_AT_FIRST
+    n_queries = len(query_set.queries)
+    n_ranked = min(ranked or n_queries, n_queries)
+    near = (depth + arms * _others_depth(query_set)) * n_ranked
+    # Of others only those that an arm may lose: about one in twelve, to the depth of the first steps
+    near += (n_queries - n_ranked) * _FEWEST_UNJUDGED // 12
+    judged = len(judged_documents(query_set)) * n_ranked // n_queries
+    drawn = judged + near + _SAMPLED_AT_FIRST
     # Of so many draws with replacement, the different ones: 1 - (1 - 1 / count) ** drawn of all, nearly
     different = count * -math.expm1(-drawn / count)
     return min(math.ceil(different), count)
 
 
 @dataclass(frozen=True, eq=False)
-class _PoolInputs:
+class PoolInputs:
     """The inputs of every step of a pool.
 
     `ranked` are the translated store's nearest rows for each query, `other_runs` those of other arms: they bring the
@@ -419,14 +434,14 @@ def grow_pool(
         if deepest_stage > first:
             pool, state = _deepened(inputs, pool, deepest_stage)
         for depth in sorted({*DEPTHS, most}):
-            is_deeper = max(first, deepest_stage) < depth <= most
+            is_deeper = max(first, deepest_stage) < depth <= most and not _is_for_stages(experiment)
             if is_deeper and not state.is_settled and state.matters.any():
                 pool, state = _deepened(inputs, pool, depth, state.matters)
         if is_kept(embedder) and _may_serve(state):
             pool, state = _deepened(inputs, pool, _STAGES)
     except SpendingError as error:
         stopped = str(error)
-    _prove_answers(inputs, pool)
+    prove_answers(inputs, pool)
     return replace(state, summary=replace(state.summary, stopped=stopped))
 
 
@@ -454,7 +469,7 @@ def _pool_inputs(
     embedder: Embedder,
     most: int,
     announce: Callable[[PoolStep], None] | None,
-) -> _PoolInputs:
+) -> PoolInputs:
     translated = experiment.stores[TRANSLATED]
     ranked = rank_rows(translated.store, translated.queries, most, progress=experiment.progress)
     # They bring the pool nearer to the full re-embed, and carry no guarantee: SAFE rests on the translated store's own
@@ -465,10 +480,10 @@ def _pool_inputs(
     if experiment.ranks_words and runs.bm25 is not None:
         other_runs += [runs.bm25.run, fuse(experiment, runs.by_store[TRANSLATED], runs.bm25).run]
     is_true = np.flatnonzero(true_rows(translated.store))
-    return _PoolInputs(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
+    return PoolInputs(experiment, runs, costs, embedder, announce, ranked, other_runs, is_true)
 
 
-def _empty_pool(inputs: _PoolInputs) -> Pool:
+def _empty_pool(inputs: PoolInputs) -> Pool:
     """Return a pool without documents."""
     return Pool(
         depths=np.zeros(len(inputs.translated.queries), dtype=np.int64),
@@ -480,7 +495,7 @@ def _empty_pool(inputs: _PoolInputs) -> Pool:
 
 
 def _deepened(
-    inputs: _PoolInputs, pool: Pool, depth: int, matters: NDArray[np.bool_] | None = None
+    inputs: PoolInputs, pool: Pool, depth: int, matters: NDArray[np.bool_] | None = None
 ) -> tuple[Pool, GrownPool]:
     """Deepen a pool for the queries that matter, (q,), or for all, embed what that needs, and judge.
 
@@ -490,6 +505,8 @@ def _deepened(
     other_depth = depth // 2
     if matters is None:
         other_depth = _others_depth(inputs.experiment.query_set)
+        if _is_for_stages(inputs.experiment):
+            other_depth = 0
         matters = np.ones(len(pool.depths), dtype=bool)
     depths = np.where(matters, min(depth, inputs.count), pool.depths)
     pooled = pool.pooled.copy()
@@ -504,6 +521,7 @@ def _deepened(
             ~pooled,
             seed=inputs.experiment.settings.seed,
             progress=inputs.experiment.progress,
+            sampled=_sampled(inputs.experiment),
         )
         sampled[surroundings.rows] = True
         if (pooled | sampled).all():  # nothing is left outside
@@ -516,16 +534,42 @@ def _deepened(
         inputs.announce(step)
     # A few vectors of true rows first: they show whether the store was translated for this very model
     if not pool.steps and len(proof := _proof_rows(inputs)):
-        pool = _with_vectors(inputs, pool, proof)
+        pool = with_vectors(inputs, pool, proof)
         # Before more is spent on what may be another model: the proof refuses it
-        _proven(inputs, pool)
+        reference_in(inputs, pool)
         new = np.setdiff1d(new, proof)
-    pool = _with_vectors(inputs, pool, new)
+    pool = with_vectors(inputs, pool, new)
     pool = replace(pool, depths=depths, pooled=pooled, sampled=pool.sampled | sampled, steps=(*pool.steps, step))
     return pool, _judged(inputs, pool, surroundings)
 
 
-def _step(inputs: _PoolInputs, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:
+def embed_step(inputs: PoolInputs, pool: Pool, rows: Rows, depth: int, n_queries: int) -> Pool:
+    """Return the pool with the vectors of some rows, for so many queries to a depth; announced before it is paid."""
+    new = rows[pool.vector_row[rows] < 0]
+    if not len(new):
+        return pool
+    step = _step(inputs, depth, n_queries, new, pool.sampled)
+    if inputs.announce is not None:
+        inputs.announce(step)
+    pooled = pool.pooled.copy()
+    pooled[rows] = True
+    return replace(with_vectors(inputs, pool, new), pooled=pooled, steps=(*pool.steps, step))
+
+
+def _is_for_stages(experiment: Experiment) -> bool:
+    """Return whether arms that rank again are judged by all queries: more would be for the translated store alone."""
+    return experiment.settings.ranked_queries is not None and bool(experiment.settings.stages)
+
+
+def _sampled(experiment: Experiment) -> int:
+    """Return how many errors are measured in each band."""
+    if experiment.settings.ranked_queries is None:
+        return SAMPLED
+    # For figures that judge nothing then, one for each query
+    return len(experiment.query_set.queries)
+
+
+def _step(inputs: PoolInputs, depth: int, n_queries: int, new: Rows, sampled: NDArray[np.bool_]) -> PoolStep:
     store = inputs.translated.store
     tokens = usd = None
     if store.info.has_texts:
@@ -536,7 +580,7 @@ def _step(inputs: _PoolInputs, depth: int, n_queries: int, new: Rows, sampled: N
 
 
 def _documents_wanted(
-    inputs: _PoolInputs, depths: Rows, matters: NDArray[np.bool_], other_depth: int, *, is_first: bool
+    inputs: PoolInputs, depths: Rows, matters: NDArray[np.bool_], other_depth: int, *, is_first: bool
 ) -> Rows:
     """Return the rows of the translated store's first documents for each query, of other arms', and judged ones.
 
@@ -568,12 +612,12 @@ def _documents_wanted(
     return np.unique(np.concatenate([*rows, proof, *near]))
 
 
-def _proof_rows(inputs: _PoolInputs) -> Rows:
+def _proof_rows(inputs: PoolInputs) -> Rows:
     """Return some rows with true vectors: they show that the store was translated for this model."""
     return np.random.default_rng(inputs.experiment.settings.seed).permutation(inputs.true_rows)[:SPOT_CHECKS]
 
 
-def _with_vectors(inputs: _PoolInputs, pool: Pool, rows: Rows) -> Pool:
+def with_vectors(inputs: PoolInputs, pool: Pool, rows: Rows) -> Pool:
     """Return the pool with the vectors of further rows, embedded now."""
     if not len(rows):
         return pool
@@ -586,7 +630,7 @@ def _with_vectors(inputs: _PoolInputs, pool: Pool, rows: Rows) -> Pool:
     return replace(pool, vector_row=vector_row, vectors=np.concatenate([pool.vectors, vectors]))
 
 
-def _prove_answers(inputs: _PoolInputs, pool: Pool) -> None:
+def prove_answers(inputs: PoolInputs, pool: Pool) -> None:
     """Make sure that the model gives the vectors of the pool, asked again; raises as `embed_again` does."""
     store = inputs.translated.store
     # At the end, so that a server which began to mix up its texts meanwhile is found out before there is a verdict
@@ -595,7 +639,7 @@ def _prove_answers(inputs: _PoolInputs, pool: Pool) -> None:
     matches(claim, inputs.embedder, past_cache=True).require(store.info.location)
 
 
-def _proven(inputs: _PoolInputs, pool: Pool) -> tuple[Searchable, ReferenceProof]:
+def reference_in(inputs: PoolInputs, pool: Pool) -> tuple[Searchable, ReferenceProof]:
     """Return the pool as the store that stands for the full re-embed, and how it was shown to do so."""
     translated = inputs.translated
     rows = pool.rows
@@ -606,9 +650,9 @@ def _proven(inputs: _PoolInputs, pool: Pool) -> tuple[Searchable, ReferenceProof
     return Searchable(store, keys, translated.queries, share=1.0), proof
 
 
-def _judged(inputs: _PoolInputs, pool: Pool, surroundings: Surroundings | None) -> GrownPool:
+def _judged(inputs: PoolInputs, pool: Pool, surroundings: Surroundings | None) -> GrownPool:
     """Put the queries to the pool as it is now, and judge by it."""
-    reference, proof = _proven(inputs, pool)
+    reference, proof = reference_in(inputs, pool)
     is_whole = surroundings is None
     depth = None
     if not is_whole:
@@ -631,7 +675,7 @@ def _judged(inputs: _PoolInputs, pool: Pool, surroundings: Surroundings | None) 
     if query_set.is_judged and STAY in runs.by_store:
         stay = evidence.scores(runs.by_store[STAY].run)
     verdict = evidence.rules.verdict(arm, full, stay)
-    return GrownPool(evidence, _summary(inputs, pool), arm, full, verdict, losses > _MATTERS)
+    return GrownPool(evidence, summary_of(inputs, pool), arm, full, verdict, losses > _MATTERS, inputs, pool)
 
 
 def _may_serve(state: GrownPool) -> bool:
@@ -653,7 +697,7 @@ def _may_serve(state: GrownPool) -> bool:
 
 
 def _outside(
-    inputs: _PoolInputs, pool: Pool, surroundings: Surroundings, experiment: Experiment, run: Rankings
+    inputs: PoolInputs, pool: Pool, surroundings: Surroundings, experiment: Experiment, run: Rankings
 ) -> Outside:
     """Return what lies outside, now that the sample of it is embedded; `experiment` has the pool, and `run` is its."""
     query_set = experiment.query_set
@@ -679,7 +723,7 @@ def _outside(
     return Outside(unseen, tails, metric, position_of, ratio, most, temperature)
 
 
-def _true_scores(inputs: _PoolInputs, pool: Pool, queries: Rows, rows: Rows) -> NDArray[np.float64]:
+def _true_scores(inputs: PoolInputs, pool: Pool, queries: Rows, rows: Rows) -> NDArray[np.float64]:
     """Return the true scores of pairs of a query and a row, (n,), in the order of the queries."""
     translated = inputs.translated
     info = translated.store.info
@@ -692,7 +736,7 @@ def _true_scores(inputs: _PoolInputs, pool: Pool, queries: Rows, rows: Rows) -> 
     return scores
 
 
-def _recent(inputs: _PoolInputs, pool: Pool, query: int) -> Lately:
+def _recent(inputs: PoolInputs, pool: Pool, query: int) -> Lately:
     """Return the later half of the translated store's documents that a query has in the pool, without judged ones.
 
     Nor are the arm's first ten among them where nothing is judged, nor the query's own document.
@@ -718,7 +762,8 @@ def _recent(inputs: _PoolInputs, pool: Pool, query: int) -> Lately:
     return Lately(ranked.scores[query, half][is_left], true, names)
 
 
-def _summary(inputs: _PoolInputs, pool: Pool) -> PoolSummary:
+def summary_of(inputs: PoolInputs, pool: Pool) -> PoolSummary:
+    """Return the facts of a pool."""
     counted = [step.tokens for step in pool.steps if step.tokens is not None]
     tokens = None
     usd = None

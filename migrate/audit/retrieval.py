@@ -77,7 +77,7 @@ def search_stores(experiment: Experiment, *, for_pool: bool) -> Runs:
         bm25 = rank_by_words(experiment)
     candidates = {}
     if depths_asked(experiment) and (for_pool or can_rerank(experiment)):
-        candidates = _candidates(experiment)
+        candidates = first_candidates(experiment)
     return Runs(by_store, exact, bm25, candidates)
 
 
@@ -240,7 +240,7 @@ def weight_of_old(experiment: Experiment, runs: Runs) -> float:
     return RankComparison.of(new, old).weight(experiment.n_documents)
 
 
-def _candidates(experiment: Experiment) -> dict[str, Sequence[Sequence[str]]]:
+def first_candidates(experiment: Experiment) -> dict[str, Sequence[Sequence[str]]]:
     """Return the first ids for each query, best first, of the translated store and of both stores."""
     ids = experiment.query_set.query_ids
     depth = max(depths_asked(experiment))

@@ -22,8 +22,9 @@ class Settings:
     """The parameters of an audit, by the names that `Audit` has for them.
 
     `stages` are the depths of two-stage arms, none for no such arm, None for the usual ones. `pool_depth` is how many
-    documents of the translated store a pool has for a query at most, None without a pool. `search_effort` is what
-    programs set in the place of the stored setting of a search, None for that.
+    documents of the translated store a pool has for a query at most, None without a pool. `ranked_queries` is for how
+    many queries it has them, None for all. `search_effort` is what programs set in the place of the stored setting of a
+    search, None for that.
     """
 
     plan: str
@@ -32,6 +33,7 @@ class Settings:
     stages: Sequence[int] | None
     slices: Sequence[str]
     pool_depth: int | None
+    ranked_queries: int | None = None
     search_effort: int | None = None
     margin_from: str = ""
     parent_field: str = PARENT_FIELD

@@ -56,6 +56,7 @@ class Audit(AuditOptions, JudgedStep["AuditReport"]):
         self.check_queries(is_pooled=self.is_pooled)
         self.pool_depth()
         self.depths()
+        self.check_ranked(self.ranked_queries, is_pooled=self.is_pooled)
 
     def open(self, context: RunContext | None = None) -> AuditJob:
         """Open the stores, the models and the queries, and make sure that they go together. Nothing is embedded."""

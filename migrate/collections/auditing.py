@@ -198,7 +198,15 @@ def _digest_of(step: Audit, old: Store, new: Store, queries: QuerySet) -> str:
             "queries": [[query.id, query.text] for query in queries.queries],
             "qrels": queries.qrels,
             # Whatever else changes what an audit finds belongs here, or an old report would stand for a new question
-            "options": [step.margin, step.plan, str(step.reference), step.seed, step.two_stage, step.search_effort],
+            "options": [
+                step.margin,
+                step.plan,
+                str(step.reference),
+                step.seed,
+                step.two_stage,
+                step.search_effort,
+                step.ranked_queries,
+            ],
         }
     )
 

@@ -54,7 +54,9 @@ class Run(RunOptions, JudgedStep["Migration | Embedding"]):
         refuse_unwritable(self.folder / "stitch")
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')
-        self.check_queries(is_pooled=self.reference != "build", are_needed=self.reference != "auto")
+        is_pooled = self.reference != "build"
+        self.check_queries(is_pooled=is_pooled, are_needed=self.reference != "auto")
+        self.check_ranked(self.ranked_queries, is_pooled=is_pooled)
 
     def open(self, context: RunContext | None = None) -> RunJob | ReembedJob:
         """Open the store and the models, and make sure that they go together. Nothing is embedded."""

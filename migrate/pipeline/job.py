@@ -17,7 +17,7 @@ from migrate.audit.options import BUILD, POOL
 from migrate.audit.pool import expected_count, expected_documents
 from migrate.audit.query_set import QuerySet, independent
 from migrate.audit.result import AuditResult
-from migrate.audit.results import TRANSLATED, check_plan
+from migrate.audit.results import TRANSLATED, check_plan, rerank_depths
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
 from migrate.audit_report.report import AuditReport
@@ -170,7 +170,8 @@ def would_embed_all(inputs: RunInputs, questions: QuerySet) -> bool:
     if not _may_be_full(inputs.options):
         return False
     count = inputs.store.info.count
-    n_pool = expected_count(count, questions, inputs.n_arms)
+    stages = rerank_depths(inputs.options.plan) or None
+    n_pool = expected_count(count, questions, inputs.n_arms, stages=stages, ranked=inputs.options.ranked_queries)
     # Both are drawn at random: a document is in neither with the product of both chances
     n_outside_sample = count - inputs.options.sample
     n_outside_pool = count - n_pool
@@ -237,6 +238,8 @@ def configuration_of(inputs: RunInputs, questions: QuerySet) -> Configuration:
     # Left out where it is the usual one, as configurations of earlier runs have no plan
     if options.plan != TRANSLATED:
         audit["plan"] = options.plan
+    if options.ranked_queries is not None:
+        audit["ranked queries"] = options.ranked_queries
     # The verdict names it; left out where nobody has set it, so that runs from before it was known go on
     margin_from = inputs.context.margin_from
     if margin_from:
@@ -379,6 +382,7 @@ class RunJob(Job[Migration]):
             source=source,
             source_model=inputs.source_embedder,
             plan=options.plan,
+            ranked_queries=options.ranked_queries,
             margin=options.margin,
             price=options.price,
             seed=options.seed,
@@ -493,7 +497,14 @@ def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: S
     if fit is not None:
         yield from expected_sample(fit.options, fit.inputs, fit.sample)
     if is_pooled(options):
-        yield from expected_documents(inputs.store, judges, inputs.n_arms, seed=options.seed)
+        yield from expected_documents(
+            inputs.store,
+            judges,
+            inputs.n_arms,
+            stages=rerank_depths(options.plan) or None,
+            ranked=options.ranked_queries,
+            seed=options.seed,
+        )
     elif REFERENCE not in done:
         yield from documents_left(inputs.store, options.folder / REFERENCE, restart=options.restart)
 

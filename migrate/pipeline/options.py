@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedOptions
-from migrate.steps.base import RESTART, argument, option, parameter
+from migrate.steps.base import RANKED_QUERIES, RESTART, argument, option, parameter
 from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class RunOptions(JudgedOptions):
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
+    ranked_queries: int | None = field(default=None, metadata=RANKED_QUERIES)
     restart: bool = field(default=False, metadata=RESTART)
 
     @property

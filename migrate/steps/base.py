@@ -145,6 +145,14 @@ PLAN = option(
     metavar="NAME",
 )
 
+RANKED_QUERIES = option(
+    "Queries, drawn at random, that a pool embeds the first documents of, where the plan ranks again: of the others it "
+    "embeds what the plan may lose.  [default: all]",
+    "count",
+    metavar="N",
+    is_seldom=True,
+)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step(ABC, Generic[Result]):

@@ -12,6 +12,7 @@ from topics import pool as by_pool
 from migrate.audit.bootstrap import Bootstrap, Floor
 from migrate.audit.bounds import Outcome
 from migrate.audit.document import report_of
+from migrate.audit.inclusion import draw_queries
 from migrate.audit.inputs import prepare_audit
 from migrate.audit.measures import CUT, ndcg
 from migrate.audit.outside import (
@@ -312,6 +313,119 @@ def unjudged_pool(store, query_set=UNJUDGED, with_words=False, **options):
     experiment = replace(prepared.experiment, ranks_words=with_words)
     runs = search_stores(experiment, for_pool=True)
     return grow_pool(experiment, runs, prepared.costs, inputs.embedder)
+
+
+ONE_RELEVANT = {query: {max(grades, key=grades.get): 1} for query, grades in QRELS.items()}
+ONE_EACH = QuerySet(QUERIES, ONE_RELEVANT, "one relevant document each")
+SEVERAL = QuerySet(QUERIES, QRELS, "several relevant documents each")
+
+
+def kept_at_least(scale, depth, qrels):
+    """What two stages keep at least, by brute force: g / (g + b), of all documents and not of a pool."""
+    near = np.argsort(-(ASKED @ (VECTORS + np.float32(scale) * NOISE).T), axis=1)[:, :depth]
+    true = ASKED @ VECTORS.T
+    gained = lost = 0.0
+    for number, query in enumerate(QUERIES):
+        discount = 1 / np.log2(np.arange(CUT) + 2)
+        gains = {int(name[1:]): max(grade, 0) for name, grade in qrels[query.id].items()}
+        ideal = np.sort(list(gains.values()))[::-1][:CUT] @ discount[: len(gains)]
+        first = set(near[number].tolist())
+        for rows, is_arm in ((near[number], True), (np.arange(len(VECTORS)), False)):
+            order = rows[np.argsort(-true[number][rows])][:CUT].tolist()
+            of_rank = {row: gains.get(row, 0) * each / ideal for row, each in zip(order, discount, strict=False)}
+            if is_arm:
+                gained += sum(of_rank.values())
+            else:
+                lost += sum(gain for row, gain in of_rank.items() if row not in first)
+    assert lost > 0.02 * len(QUERIES)
+    return gained / (gained + lost)
+
+
+@pytest.mark.parametrize("query_set", [ONE_EACH, SEVERAL], ids=["one each", "several"])
+@pytest.mark.parametrize("margin", [0.01, 1.0], ids=["at once", "after all steps"])
+def test_all_queries_say_no_more_of_two_stages_than_is_true(far, margin, query_set):
+    report = audit(far, by_pool(12), query_set, plan="two-stage-12", margin=margin, ranked_queries=len(QUERIES) - 1)
+    kept = report.family["two-stage 12"]
+    # One query is not ranked, which makes up to one in 60 of what is gained
+    assert 0 < kept.lower < kept.estimate < kept_at_least(1.0, 12, query_set.qrels) + 0.01
+
+
+def test_both_stores_together_are_judged_by_many_queries_as_two_stages_are(far, source, reference):
+    options = {"plan": "together-12", "source": source, "source_model": SOURCE, "margin": 1.0}
+    report = audit(far, by_pool(12), ONE_EACH, ranked_queries=len(QUERIES) - 1, **options)
+    full = audit(far, reference, ONE_EACH, **options).family["together 12"]
+    assert list(report.family) == ["together 12"]
+    assert 0 < report.family["together 12"].lower < full.lower and report.family["together 12"].estimate < full.estimate
+    assert report.pool.documents < COUNT
+
+
+def test_relevant_documents_that_are_not_embedded_count_as_found_by_a_full_reembed(far):
+    estimates = [
+        audit(far, by_pool(12), ONE_EACH, plan="two-stage-12", margin=margin, ranked_queries=40)
+        .family["two-stage 12"]
+        .estimate
+        for margin in (0.01, 1.0)
+    ]
+    # The first stops before any of them is embedded
+    assert estimates[0] < estimates[1] < 1
+
+
+def test_queries_that_are_not_ranked_need_documents_only_where_the_plan_may_lose_them(far):
+    # A margin that is not reached, so that all steps are made
+    options = {"plan": "two-stage-12", "margin": 1.0}
+    every = audit(far, by_pool(12), ONE_EACH, **options)
+    embedder = Counting(TARGET)
+    some = audit(far, by_pool(12), ONE_EACH, embedder=embedder, ranked_queries=30, **options)
+    assert some.pool.documents == len(set(embedder.embedded)) < every.pool.documents
+    assert f"by {len(QUERIES)} queries, of which 30, drawn at random" in shown(some)
+
+
+def test_few_ranked_queries_call_nothing_safe_but_the_plan(near):
+    report = audit(near, by_pool(12), ONE_EACH, plan="two-stage-12", margin=0.5, ranked_queries=30)
+    assert report.outcome is Outcome.SAFE
+    assert report.verdict.outcome is Outcome.INCONCLUSIVE and list(report.family) == ["two-stage 12"]
+    assert "--ranked-queries" in report.verdict.sentence
+
+
+def test_judgements_of_what_the_store_finds_show_nothing(far):
+    found = np.argsort(-(ASKED @ (VECTORS + NOISE).T), axis=1)
+    ids = far.ids(range(len(VECTORS)))
+    clicked = {query.id: {ids[found[number, number % 10]]: 1} for number, query in enumerate(QUERIES)}
+    clicks = QuerySet(QUERIES, clicked, "clicks")
+    report = audit(far, by_pool(12), clicks, plan="two-stage-12", margin=0.5, ranked_queries=30)
+    assert report.family["two-stage 12"].lower > 0.5
+    assert report.outcome is Outcome.INCONCLUSIVE
+    assert any("made from what the store finds" in each for each in report.examination.doubts)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ranked_queries": 10, "plan": "two-stage-12"},
+        {"ranked_queries": 40, "plan": "translated"},
+        {"ranked_queries": 40, "plan": "two-stage-12", "reference": "full"},
+    ],
+    ids=["too few", "a plan that ranks nothing again", "no pool"],
+)
+def test_ranked_queries_judge_a_plan_that_ranks_again_by_a_pool(options, near):
+    reference = options.pop("reference", "pool:12")
+    with pytest.raises(UsageError, match="--ranked-queries"):
+        topics.asked(near, {"reference": reference}, ONE_EACH, **options).check()
+
+
+def test_a_text_is_drawn_no_more_often_for_being_repeated(near):
+    repeated = [Query(f"again {time} {query.id}", query.text) for time in range(9) for query in QUERIES[:5]]
+    grades = {query.id: ONE_RELEVANT[QUERIES[number % 5].id] for number, query in enumerate(repeated)}
+    questions = QuerySet([*QUERIES, *repeated], {**ONE_RELEVANT, **grades}, "five asked ten times")
+    often = {query.id for query in QUERIES[:5]}
+    n_drawn = 0
+    for seed in range(20):
+        step = topics.asked(near, by_pool(12), questions, TARGET, plan="two-stage-12", ranked_queries=20, seed=seed)
+        drawn = draw_queries(prepare_audit(step.open().inputs).experiment).query_set.distinct
+        assert len(drawn) == 20
+        n_drawn += len(often.intersection(query.id for query in drawn))
+    # Were queries drawn and not texts, nearly all 100 would be there
+    assert n_drawn < 60
 
 
 def telling(steps):
@@ -753,7 +867,7 @@ def test_every_form_of_the_report_has_the_pool(near):
 
 
 def test_a_fitted_translation_is_safe_in_the_pool_only_where_the_full_audit_says_it(good, monkeypatch):
-    monkeypatch.setattr("migrate.audit.outside.SAMPLED", 40)
+    monkeypatch.setattr("migrate.audit.pool.SAMPLED", 40)
     query_set = QuerySet(good.queries[:21], good.qrels, "docstrings")
     options = {"embedder": good.embedder, "margin": 0.9}
     translated = open_store(good.translated)
