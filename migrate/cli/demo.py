@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 # As `benchmarks/large_store.py` prints it; the demo has no room for such a store
 _OF_A_LARGE_STORE = (
-    "4. a larger store costs less of itself: 50,000 docstrings on the same move are SAFE with 10 % of them embedded, "
-    "served together with the old store (docs/benchmarks.md)"
+    "4. a larger store costs less: 50,000 docstrings on the same move are SAFE with 10 % of them embedded"
 )
 
 
