@@ -139,11 +139,17 @@ def _recommendation(audit: ReportedAudit) -> Iterator[Content]:
     if recommended.serving:
         yield _code("\n".join(recommended.serving))
     if recommended.command is not None:
-        yield _code(shlex.join(["lead-migrate", *recommended.command]))
+        yield _command(["lead-migrate", *recommended.command])
 
 
 def _code(text: str) -> Element:
     return element("pre", element("code", text))
+
+
+def _command(words: Sequence[str]) -> Element:
+    """Return a command that breaks between its words, and never behind the hyphens of an option."""
+    shown = [[" ", element("span", shlex.quote(word), class_="word")] for word in words[1:]]
+    return element("pre", element("code", words[0], shown))
 
 
 def _key_figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrate.audit_report.names import FULL, TRANSLATED
-from migrate.audit_report.records import Option, ReportedAudit, ReportedMigration
+from migrate.audit_report.records import ReportedAudit, ReportedMigration
 from migrate.cost.estimate import duration
 from migrate.manifest import ModelIdentity
 from migrate.outcome import Outcome
 from migrate.report.sections import Block, Facts, Heading, Listed, Note, TextTable
+from migrate.report.summary import still_to_pay
 from migrate.report.terminal import figure_or_dash, filled_columns, price_or_dash
 
 
@@ -37,21 +38,10 @@ def _ways(audit: ReportedAudit) -> Iterator[Block]:
         yield "no way to go on is shown to be SAFE"
         return
     yield "each of these is SAFE by the same queries"
-    head = ["way", "keeps at least", "still to pay", "tokens", "time"]
-    yield TextTable(filled_columns([head, *(_way(option, audit) for option in safe)]))
-
-
-def _way(option: Option, audit: ReportedAudit) -> list[str]:
-    time = "-"
-    if option.seconds_left is not None:
-        time = duration(option.seconds_left / 60)
-    return [
-        option.name,
-        audit.verdict.figure(option.retention.lower),
-        price_or_dash(option.usd_left),
-        figure_or_dash(option.tokens_left, ",.0f"),
-        time,
+    rows = [
+        [option.name, audit.verdict.figure(option.retention.lower), still_to_pay(option)] for option in safe
     ]
+    yield TextTable([["way", "keeps at least", "still to pay"], *rows], text_columns=[0])
 
 
 def what_was_moved(audit: ReportedAudit) -> Block:

@@ -186,7 +186,7 @@ def test_the_page_of_a_run_names_what_was_moved_and_what_it_cost(text):
     ("outcome", "safe", "told"),
     [
         (Outcome.SAFE, ["translated"], None),
-        (Outcome.NOT_SAFE, ["full re-embed", "two-stage 50"], "two-stage 50 85.0 % $7.50 375,000"),
+        (Outcome.NOT_SAFE, ["full re-embed", "two-stage 50"], "two-stage 50 85.0 % $7.50"),
         (Outcome.NOT_SAFE, [], "No way to go on is shown to be SAFE"),
         (Outcome.INCONCLUSIVE, ["full re-embed"], "About 1,234 queries like these, in place of 300, would settle 8 of 10"),
     ],
