@@ -2,7 +2,7 @@
 #
 #     docker build --tag lead-migrate .
 #     docker build --tag lead-migrate:full --target full .
-#     docker run --rm --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
+#     docker run --rm --user "$(id -u)" --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
 #         lead-migrate run my-store --target openai:text-embedding-3-small --queries queries.txt -o moved
 FROM python:3.13-slim AS light-installation
 WORKDIR /source

@@ -1,4 +1,4 @@
-"""What the models of a run were expected to cost and did cost, for its report."""
+"""The estimate and the spending of each model of a run, for its report."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ def _slice_table(audit: ReportedAudit, by: str) -> TextTable:
 
 def _unfolded(summary: str, table: TextTable) -> Element:
     """Return a table that is shown when its summary is clicked."""
-    return element("details", element("summary", summary), content(table))
+    return element("details", element("summary", summary), content(table), class_="data")
 
 
 def _arms(audit: ReportedAudit) -> Iterator[Block]:

@@ -41,7 +41,7 @@ def _ways(audit: ReportedAudit) -> Iterator[Block]:
     rows = [
         [option.name, audit.verdict.figure(option.retention.lower), still_to_pay(option)] for option in safe
     ]
-    yield TextTable([["way", "keeps at least", "still to pay"], *rows], text_columns=[0])
+    yield TextTable([["way", "at least", "to pay"], *rows])
 
 
 def what_was_moved(audit: ReportedAudit) -> Block:
