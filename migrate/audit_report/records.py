@@ -355,8 +355,9 @@ class Provenance(Extensible):
 class ReportedAudit(Extensible):
     """All that the report of an audit says: the parts of its document that people see.
 
-    `store` is the translated store, and `migration` is there where a run made it. `family` are the arms that could serve instead, with bounds that hold for all of
-    them at once, `missing` has what the arms that were skipped need. `query_texts` are in the order of `query_ids`.
+    `store` is the translated store, and `migration` is there where a run made it. `family` are the arms that could
+    serve instead, with bounds that hold for all of them at once, `missing` has what the arms that were skipped need.
+    `query_texts` are in the order of `query_ids`.
     """
 
     store: str

@@ -38,9 +38,7 @@ def _ways(audit: ReportedAudit) -> Iterator[Block]:
         yield "no way to go on is shown to be SAFE"
         return
     yield "each of these is SAFE by the same queries"
-    rows = [
-        [option.name, audit.verdict.figure(option.retention.lower), still_to_pay(option)] for option in safe
-    ]
+    rows = [[option.name, audit.verdict.figure(option.retention.lower), still_to_pay(option)] for option in safe]
     yield TextTable([["way", "at least", "to pay"], *rows])
 
 
