@@ -148,7 +148,7 @@ def _code(text: str) -> Element:
 
 def _command(words: Sequence[str]) -> Element:
     """Return a command that breaks between its words, and never behind the hyphens of an option."""
-    shown = [[" ", element("span", shlex.quote(word), class_="word")] for word in words[1:]]
+    shown: list[Content] = [[" ", element("span", shlex.quote(word), class_="word")] for word in words[1:]]
     return element("pre", element("code", words[0], shown))
 
 
