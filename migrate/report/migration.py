@@ -81,7 +81,7 @@ def _costs(audit: ReportedAudit, migration: ReportedMigration) -> Iterator[Block
         yield "no model of this run costs money"
     yield TextTable(filled_columns(rows), text_columns=[0])
     yield Note(_counted_in(audit))
-    if migration.is_continued:
+    if migration.is_continued and migration.spending:
         yield Note(
             "this run continued an earlier one: `spent` is what its last attempt cost, and what earlier attempts had "
             "embedded is not in it"
