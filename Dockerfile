@@ -2,19 +2,19 @@
 #
 #     docker build --tag lead-migrate .
 #     docker build --tag lead-migrate:full --target full .
-#     docker run --rm --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
+#     docker run --rm --user "$(id -u)" --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
 #         lead-migrate run my-store --target openai:text-embedding-3-small --queries queries.txt -o moved
-FROM python:3.13-slim AS source
+FROM python:3.13-slim AS light-installation
 WORKDIR /source
-COPY light.txt setup.cfg pyproject.toml README.md LICENSE ./
-COPY migrate migrate
 RUN python -m venv --without-pip /opt/lead-migrate
+# Before the package, so that a change of the package does not install them again
+COPY light.txt ./
+RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir --requirement light.txt
+COPY setup.cfg pyproject.toml README.md LICENSE ./
+COPY migrate migrate
+RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir --no-deps .
 
-FROM source AS light-installation
-RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir --requirement light.txt \
-    && pip --python /opt/lead-migrate/bin/python install --no-cache-dir --no-deps .
-
-FROM source AS full-installation
+FROM light-installation AS full-installation
 # The build of PyTorch for processors: that for NVIDIA cards is some gigabytes more, and wants a base image of its own
 RUN pip --python /opt/lead-migrate/bin/python install --no-cache-dir \
         --extra-index-url https://download.pytorch.org/whl/cpu .
@@ -25,7 +25,8 @@ LABEL org.opencontainers.image.title="lead-migrate" \
       org.opencontainers.image.licenses="MIT"
 # Embeddings that were paid for, and copies of databases, outlive the container in a volume
 ENV PATH=/opt/lead-migrate/bin:$PATH XDG_CACHE_HOME=/work/cache XDG_STATE_HOME=/work/state
-RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate /stores /work
+# Writable for everybody, as the user of mounted stores may be another: --user "$(id -u)"
+RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate --mode 1777 /stores /work
 USER migrate
 WORKDIR /stores
 VOLUME /stores /work

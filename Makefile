@@ -10,7 +10,7 @@ TEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(ROUNDING) $(BIN)/python -m p
 # Not compiled: the demo leaves most of what is installed unread, torch first of all.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
 
-.PHONY: demo quick slow coverage test lint docs bench dist light clean
+.PHONY: demo quick slow coverage test lint docs bench dist light image clean
 
 demo: .venv/with-nothing
 	$(BIN)/lead-migrate demo
@@ -55,6 +55,19 @@ light:
 	build/light/bin/pip install --quiet --disable-pip-version-check --no-deps .
 	build/light/bin/lead-migrate --version
 	@du -sh build/light
+
+# Both containers, which needs Docker. Each moves a store without a network: as its own user in its own volume, and as the
+# user of a folder that is mounted, where another container finds what the first has left.
+image:
+	docker build --tag lead-migrate .
+	docker build --tag lead-migrate:full --target full .
+	set -e; for image in lead-migrate lead-migrate:full; do \
+	  rm -rf build/image; mkdir -p build/image; \
+	  docker run --rm --network none $$image demo -o demo; \
+	  docker run --rm --network none --user "$$(id -u)" --volume "$(CURDIR)/build/image:/stores" $$image demo -o demo; \
+	  docker run --rm --network none --volume "$(CURDIR)/build/image:/stores" $$image inspect demo/store; \
+	done
+	docker image ls lead-migrate
 
 clean:
 	rm -rf .venv build dist .coverage* *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -209,8 +209,8 @@ def test_a_stamp_and_what_inspect_finds_are_those_of_the_commands(workplace, don
 def test_results_show_themselves_in_a_notebook(done, source_folder):
     _, stitch, translation, report = done
     assert f"{report.verdict.outcome}: retention " in report._repr_html_()
-    assert "<td>translated</td>" in report._repr_html_()
-    assert "<td>* ridge</td>" in stitch._repr_html_()
+    assert ">translated</th>" in report._repr_html_()
+    assert ">* ridge</th>" in stitch._repr_html_()
     assert "<td>100</td>" in translation._repr_html_()
     check = migrate.check(source_folder, "tfidf:24")
     assert "not compatible with tfidf:24" in check._repr_html_()

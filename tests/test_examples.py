@@ -107,12 +107,12 @@ def test_the_notebook_runs_and_shows_its_results(tmp_path):
     assert "count=300" in shown["store.info"]["text/plain"]
     pages = {name: data.get("text/html", "") for name, data in shown.items()}
     assert "not compatible with sentence-transformers:" in pages["migrate.check"]
-    assert "<td>* " in pages["stitch"], "the stitch that was chosen"
-    assert "<td>300</td>" in pages["translation"]
+    assert ">* " in pages["stitch"], "the stitch that was chosen"
+    assert ">300</th>" in pages["translation"]
     assert re.search("<p>(SAFE|NOT SAFE|INCONCLUSIVE): retention ", pages["report"])
-    assert all(f"<td>{arm}</td>" in pages["report"] for arm in ("full re-embed", "translated", "stay"))
+    assert all(f">{arm}</th>" in pages["report"] for arm in ("full re-embed", "translated", "stay"))
     assert re.search(r"<th[^>]*>CKA</th>|<th[^>]*>.{,40}CKA", pages["migrate.compare"])
-    assert all(f"<td>{pair}</td>" in pages["migrate.compare"] for pair in ("old–new", "new–full"))
+    assert all(f">{pair}</th>" in pages["migrate.compare"] for pair in ("old–new", "new–full"))
     assert "<table" in pages["report.to_pandas"]
 
 

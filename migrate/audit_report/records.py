@@ -312,6 +312,34 @@ class ReportedPool(Extensible):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSpending(Extensible):
+    """Tokens that a model was expected to be asked for, and those that it was; dollars are None without a price.
+
+    `role` is `target` or `source model`.
+    """
+
+    model: str
+    role: str
+    estimated_tokens: int
+    estimated_usd: float | None
+    tokens: int
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedMigration(Extensible):
+    """The run that an audit is the end of: the store that was moved, and what each model cost.
+
+    Models that cost no money are not among `spending`. `is_continued` says that an earlier attempt had left part of
+    the work, whose spending is not counted.
+    """
+
+    source: str
+    is_continued: bool
+    spending: tuple[ModelSpending, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance(Extensible):
     """The manifest of a report: when and by which version it was made, with which models, seed and resamples."""
 
@@ -327,8 +355,9 @@ class Provenance(Extensible):
 class ReportedAudit(Extensible):
     """All that the report of an audit says: the parts of its document that people see.
 
-    `store` is the translated store. `family` are the arms that could serve instead, with bounds that hold for all of
-    them at once, `missing` has what the arms that were skipped need. `query_texts` are in the order of `query_ids`.
+    `store` is the translated store, and `migration` is there where a run made it. `family` are the arms that could
+    serve instead, with bounds that hold for all of them at once, `missing` has what the arms that were skipped need.
+    `query_texts` are in the order of `query_ids`.
     """
 
     store: str
@@ -349,6 +378,7 @@ class ReportedAudit(Extensible):
     searches: tuple[OwnSearch, ...]
     manifest: Provenance
     pool: ReportedPool | None = None
+    migration: ReportedMigration | None = None
 
     def arm(self, name: str) -> ReportedArm:
         """Return the arm of that name; KeyError where there is none."""

@@ -20,14 +20,17 @@ from migrate.audit.result import AuditResult
 from migrate.audit.results import TRANSLATED, check_plan, rerank_depths
 from migrate.audit.step import Audit
 from migrate.audit.verdict import FEWEST_DOCUMENTS
+from migrate.audit_report.records import ReportedMigration
 from migrate.audit_report.report import AuditReport
 from migrate.cost.spending import SOURCE_MODEL, PlannedModel
 from migrate.embed import reembed_store
 from migrate.embed.corpus import AGAIN as EMBEDDED_AGAIN
 from migrate.embed.reference import documents_left
 from migrate.embedders.base import Embedder
+from migrate.facts import as_plain
 from migrate.files import atomic_file, free_path, sha256_json, write_bytes, write_json
 from migrate.finished import RECORD, Kept, find_finished, find_kept, note_finished
+from migrate.pipeline.costs import ModelCosts, costs_of, meter_tokens
 from migrate.pipeline.options import RunOptions
 from migrate.report.audit_sections import audit_sections
 from migrate.report.page import report_page
@@ -280,6 +283,8 @@ class RunJob(Job[Migration]):
         The fit that it begins with; None where its stitch is there.
     locations
         The stores and files that are read and left, as the next command names them.
+    tokens_before
+        The tokens that each of `models` was asked for before this run.
     """
 
     options: RunOptions
@@ -289,11 +294,14 @@ class RunJob(Job[Migration]):
     earlier: Kept
     fit: FitJob | None
     locations: Locations
+    tokens_before: tuple[int, ...]
 
     def execute(self, documents_per_s: float | None = None) -> Migration:
         """Do all that is not done yet; `documents_per_s` is how fast the target embeds, for the report."""
         options = self.options
         folder = options.folder
+        is_continued = self._is_continued()
+        costs = costs_of(self.models, self.tokens_before, progress=self.context.progress)
         opened = open_steps(
             folder,
             OUTPUTS,
@@ -312,7 +320,7 @@ class RunJob(Job[Migration]):
                 steps.note(REFERENCE)
             # Always anew, as the audit may be another one of the same stores; the cache has what it embeds
             result = replace(self._audit(), documents_per_s=documents_per_s)
-            report = report_of(result)
+            report = self._with_migration(report_of(result), costs, is_continued=is_continued)
             with atomic_file(folder / REPORT, force=force) as temporary:
                 write_json(temporary, report.document)
             with atomic_file(folder / PAGE, force=force) as temporary:
@@ -325,6 +333,21 @@ class RunJob(Job[Migration]):
             # Last: the record says that everything else is there
             note_finished(folder, self.made_from, {**outputs, REPORT: {}, PAGE: {}}, force=force)
         return Migration(fitted or saved, translation, report, result)
+
+    def _is_continued(self) -> bool:
+        """Return whether an earlier run has left some of the work, which this one does not pay for again."""
+        if self.earlier.outputs:
+            return True
+        return not self.options.restart and RunState.read(self.options.folder) is not None
+
+    def _with_migration(self, report: AuditReport, costs: Iterable[ModelCosts], *, is_continued: bool) -> AuditReport:
+        """Return the report with the store that was moved, and what that cost."""
+        migration = ReportedMigration(
+            source=self.inputs.store.info.location,
+            is_continued=is_continued,
+            spending=tuple(cost.spending() for cost in costs),
+        )
+        return AuditReport.of({**report.document, "migration": as_plain(migration)})
 
     def _fitted(self, steps: RunState, *, force: bool) -> FittedStitch | None:
         """Fit and save the stitch; None where an earlier run has left it."""
@@ -431,16 +454,18 @@ def run_job(inputs: RunInputs, questions: QuerySet, locations: Locations | None 
         fit = _open_fit(inputs)
     # What cannot be done is refused before anything is counted
     refuse_existing_steps(options.folder, OUTPUTS, kept=earlier.outputs, force=options.force)
+    models = _planned(inputs, questions, fit, done)
     return RunJob(
         options=options,
         context=inputs.context,
-        models=_planned(inputs, questions, fit, done),
+        models=models,
         inputs=inputs,
         judges=questions,
         made_from=made_from,
         earlier=earlier,
         fit=fit,
         locations=_locations(inputs, locations or Locations()),
+        tokens_before=meter_tokens(models),
     )
 
 

@@ -21,7 +21,7 @@ from migrate.audit_report.records import (
 )
 from migrate.audit_report.report import AuditReport
 from migrate.display import percent
-from migrate.outcome import Outcome
+from migrate.outcome import Outcome, span
 from migrate.report.audit import (
     METRICS,
     agreement_rows,
@@ -36,6 +36,7 @@ from migrate.report.audit import (
     slice_rows,
 )
 from migrate.report.decision import axis_form, decision_chart, decision_rows, interval, measure_label
+from migrate.report.migration import what_it_would_take, what_was_moved
 from migrate.report.page import Content, content, element, items, note, sentence, stamp, with_code
 from migrate.report.sections import Block, Either, Facts, Figures, Heading, Listed, Note, Report, TextTable
 from migrate.report.svg.charts import (
@@ -72,10 +73,12 @@ def audit_sections(report: AuditReport) -> Report:
     if verdict.provisional:
         titles = _PROVISIONAL
     return Report(
-        kind=f"lead-migrate audit of {audit.dataset.name}",
+        kind=_kind(audit),
         title=titles[verdict.outcome],
         lead=Either(list(_lead(audit)), [*_basis(verdict), Note(subject)]),
         sections={
+            "What it would take": what_it_would_take(audit),
+            "The migration": what_was_moved(audit),
             "Quality and cost": list(_quality_and_cost(audit)),
             "Where it hurts": list(_where_it_hurts(audit)),
             "Kinds of queries": _kinds_of_queries(audit),
@@ -88,6 +91,12 @@ def audit_sections(report: AuditReport) -> Report:
         closing=report.sentence,
         footer=f"Every figure of this page is in the JSON report too. {audit.manifest.created}",
     )
+
+
+def _kind(audit: ReportedAudit) -> str:
+    if audit.migration is None:
+        return f"lead-migrate audit of {audit.dataset.name}"
+    return f"lead-migrate migration of {audit.migration.source}"
 
 
 def _lead(audit: ReportedAudit) -> Iterator[Content]:
@@ -122,6 +131,7 @@ def _basis(verdict: ReportedVerdict) -> list[str]:
 def _recommendation(audit: ReportedAudit) -> Iterator[Content]:
     """Yield the plan in a sentence, its figures, and what to type."""
     recommended = audit.recommendation
+    yield element("h2", "What to do next")
     yield element("p", sentence(recommended.headline), class_="decision")
     yield content(Figures(list(_key_figures(audit))))
     if recommended.remark:
@@ -129,11 +139,17 @@ def _recommendation(audit: ReportedAudit) -> Iterator[Content]:
     if recommended.serving:
         yield _code("\n".join(recommended.serving))
     if recommended.command is not None:
-        yield _code(shlex.join(["lead-migrate", *recommended.command]))
+        yield _command(["lead-migrate", *recommended.command])
 
 
 def _code(text: str) -> Element:
     return element("pre", element("code", text))
+
+
+def _command(words: Sequence[str]) -> Element:
+    """Return a command that breaks between its words, and never behind the hyphens of an option."""
+    shown: list[Content] = [[" ", element("span", shlex.quote(word), class_="word")] for word in words[1:]]
+    return element("pre", element("code", words[0], shown))
 
 
 def _key_figures(audit: ReportedAudit) -> Iterator[tuple[str, str]]:
@@ -331,11 +347,34 @@ def _kinds_of_queries(audit: ReportedAudit) -> Block:
         ]
         form = axis_form(audit.verdict)
         chart = interval_chart(f"{measured} by {by}", rows, margin=audit.verdict.safe_from, label=measured, form=form)
-        charts += [Heading(f"By {by}"), chart.figure()]
+        charts += [Heading(f"By {by}"), chart.figure(), _unfolded(f"Figures by {by}", _slice_table(audit, by))]
     worst = None
     if rows_of_worst := slice_rows(audit):
         worst = TextTable(rows_of_worst)
     return [Either([element("p", about), charts], worst)]
+
+
+def _slice_table(audit: ReportedAudit, by: str) -> TextTable:
+    """Return what a chart of kinds of queries shows as a table."""
+    verdict = audit.verdict
+    rows = [
+        [
+            group.value,
+            f"{group.queries:,}",
+            f"{group.full:.3f}",
+            f"{group.translated:.3f}",
+            verdict.figure(group.retention.estimate),
+            span(group.retention, provisional=verdict.provisional),
+        ]
+        for group in informative_slices(audit.diagnostics.slices)
+        if group.by == by
+    ]
+    return TextTable([[by, "queries", "full", "translated", verdict.measured, "bounds"], *rows], text_columns=[0])
+
+
+def _unfolded(summary: str, table: TextTable) -> Element:
+    """Return a table that is shown when its summary is clicked."""
+    return element("details", element("summary", summary), content(table), class_="data")
 
 
 def _arms(audit: ReportedAudit) -> Iterator[Block]:
@@ -408,8 +447,19 @@ def _thresholds(calibration: ThresholdTable | None) -> Iterator[Block]:
         yield histogram_chart("scores of the first ten hits", spread, label=METRICS[old].split(",")[0]).figure()
     else:
         yield [histogram_chart(f"scores, {row[0]}", [row], label="score").figure() for row in spread]
+    yield Either(_unfolded("Figures of the scores", _score_table(calibration)))
     yield Heading(calibration_title(calibration).capitalize())
     yield TextTable(calibration_rows(calibration))
+
+
+def _score_table(calibration: ThresholdTable) -> TextTable:
+    """Return what the chart of the scores shows as a table: the number of hits in each range."""
+    rows = [
+        [name, f"{low:.3f}", f"{high:.3f}", f"{count:,}"]
+        for name, histogram in calibration.histograms.items()
+        for low, high, count in zip(histogram.edges, histogram.edges[1:], histogram.counts, strict=False)
+    ]
+    return TextTable([["arm", "from", "to", "hits"], *rows])
 
 
 def _hubs(hubness: Sequence[Hubness]) -> Block:

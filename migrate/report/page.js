@@ -97,4 +97,5 @@ function explained(charts) {
 
 document.querySelectorAll("table.sorts").forEach(sortable);
 explained(document.querySelectorAll("figure.chart"));
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(part => { part.open = true; }));
+// What a chart above shows already is not printed a second time.
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.data)").forEach(part => { part.open = true; }));

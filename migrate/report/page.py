@@ -130,7 +130,9 @@ def _table(table: TextTable) -> Element:
     heads = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)]
     rows = []
     for number, row in enumerate(body):
-        line = element("tr", [element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)])
+        # The first cell names the row
+        line = element("tr", element("th", row[0], scope="row", class_=kinds[0]))
+        line.extend(element("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True))
         if number in table.marked:
             line.set("class", "marked")
         rows.append(line)
@@ -183,6 +185,8 @@ def report_page(report: Report) -> str:
         heading: element("section", element("h2", heading), content(block), id=anchor(heading))
         for heading, block in report.sections.items()
     }
+    for section in sections.values():
+        _name_tables(section)
     # A section that has nothing but its heading is left out, and no link leads to it
     shown = {heading: section for heading, section in sections.items() if len(section) > 1}
     links = [element("a", heading, href=f"#{anchor(heading)}") for heading in shown]
@@ -195,8 +199,23 @@ def report_page(report: Report) -> str:
     if report.footer:
         footer.append(element("p", report.footer))
     # The script comes last, when the tables that it makes sortable are there
-    body = element("body", top, element("main", list(shown.values())), footer, element("script", script))
+    skip = element("a", "Skip to the sections", href="#content", class_="skip")
+    main = element("main", list(shown.values()), id="content", tabindex="-1")
+    body = element("body", skip, top, main, footer, element("script", script))
     return f"<!doctype html>\n{html(element('html', head, body, lang='en'))}\n"
+
+
+def _name_tables(section: Element) -> None:
+    """Name each table, and what scrolls it, by the heading or summary above it, for those who hear the page."""
+    name = ""
+    for part in list(section.iter()):
+        if part.tag in ("h2", "h3", "h4", "summary"):
+            name = " ".join("".join(part.itertext()).split())
+        elif part.tag == "table" and part.find("caption") is None:
+            part.insert(0, element("caption", name))
+        elif part.get("class") == "scroll":
+            # Without a stop of the keyboard, it scrolls for who has a mouse alone
+            part.attrib.update({"role": "group", "aria-label": name, "tabindex": "0"})
 
 
 def anchor(heading: str) -> str:

@@ -102,12 +102,12 @@ def _cells(option: Option, audit: ReportedAudit, *, has_costs: bool) -> list[str
     if bounds.is_known:
         cells[1:] = [audit.verdict.figure(bounds.estimate), audit.verdict.figure(bounds.lower)]
     if has_costs:
-        cells.append(_cost(option))
+        cells.append(still_to_pay(option))
     return cells
 
 
-def _cost(option: Option) -> str:
-    """Return what is still to be paid: dollars, the time of a model that costs none, or tokens."""
+def still_to_pay(option: Option) -> str:
+    """Return what an option still costs: dollars, the time of a model that costs none, or tokens."""
     if option.remaining == float("inf"):
         return "-"
     if not option.remaining:

@@ -161,17 +161,19 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, store, judged, m
         note(place, name)
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, stage, interrupted)
-        lead_migrate(f"{command} broken", code=130)
+        lead_migrate(f"{command} out", code=130)
     done = calls.copy()
     calls.clear()
-    code = lead_migrate(f"{command} broken", code=JUDGED).code
+    code = lead_migrate(f"{command} out", code=JUDGED).code
     assert calls == list(stages)[len(done) :]
-    lead_migrate(f"{command} whole", code=code)
-    assert contents("broken") == contents("whole")
-    assert not Path(".broken.work").exists()
+    assert not Path(".out.work").exists()
     calls.clear()
-    lead_migrate(f"{command} broken", code=code)
+    lead_migrate(f"{command} out", code=code)
     assert not calls
+    # Its page has the name of its folder
+    os.rename("out", "continued")
+    lead_migrate(f"{command} out", code=code)
+    assert contents("continued") == contents("out")
 
 
 _TIMED = ("report.json", "run.json")

@@ -199,7 +199,7 @@ def test_a_heat_map_has_a_figure_in_every_cell(found):
     (rows,) = shown.tables
     assert [row.count("-") for row in rows[1:]] == [1, 1, 2]
     assert rows[1][:2] + rows[1][3:] == ["A X", "1.000", "-"]
-    assert [cell.get("style") for cell in shown.all("td")][1:4:2] == ["--shade:55%", "--shade:0%"]
+    assert [cell.get("style") for cell in shown.all("td")][1:4:2] == ["--shade:50%", "--shade:0%"]
     assert any("Deeper: more alike." in text for text in shown.texts)
 
 

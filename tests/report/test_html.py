@@ -149,7 +149,7 @@ def table_page(values):
     found = Compatibility("store", ModelIdentity("model", 4, True), Cause.COMPATIBLE, "it is", "facts", ())
     table = notebook_piece("answer", TextTable(rows))
     page = report_page(check_sections(found))
-    return re.sub(r"<main>.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
+    return re.sub(r"<main\b.*</main>", lambda _: f"<main>{table}</main>", page, flags=re.DOTALL)
 
 
 SORTED = """page => {

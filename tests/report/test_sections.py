@@ -39,7 +39,7 @@ def test_a_terminal_has_tables_in_the_place_of_charts_and_the_answer_last():
 def test_a_page_has_charts_and_links_the_sections_that_it_has():
     text = report_page(REPORT)
     page = Page(text)
-    assert [link for link in page.links if link.startswith("#")] == ["#figures", "#drawn", "#for-pages"]
+    assert [link for link in page.links if link.startswith("#")] == ["#content", "#figures", "#drawn", "#for-pages"]
     assert page.tables == [[["arm", "score"], ["<b>|x", "0.5"]], [["seed", "7"]]]
     assert "<figure>a chart</figure>" in text and '<p class="note">Small <code>print</code>.</p>' in text
     assert "<b>|x" not in text and "only on the terminal" not in text and "a line" not in text
@@ -49,7 +49,7 @@ def test_notebooks_and_summaries_show_the_same_blocks():
     blocks = ["a caveat", TextTable(ROWS), Listed(["a note", "another"])]
     shown = notebook_piece("it is <so>", *blocks)
     assert shown.startswith("<p><strong>it is &lt;so&gt;</strong></p>\n<p>A caveat.</p>\n<div")
-    assert "<td>&lt;b&gt;|x</td>" in shown and "<li>another</li>" in shown
+    assert "&lt;b&gt;|x</th><td>0.5</td>" in shown and "<li>another</li>" in shown
     table = "| arm | score |\n|---|---:|\n| <b>\\|x | 0.5 |"
     assert as_markdown(*blocks).split("\n\n") == ["a caveat", table, "- a note\n- another"]
 

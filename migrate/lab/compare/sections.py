@@ -94,7 +94,7 @@ def heat_map(figures: MeasureFigures, names: Sequence[str]) -> Element:
     def row(head: Content, values: Sequence[float | None], kind: str | None = None) -> Element:
         shares = [0.0 if value is None else shading.share(value) for value in values]
         cells = [
-            element("td", number(value), style=f"--shade:{55 * share:.0f}%")
+            element("td", number(value), style=f"--shade:{50 * share:.0f}%")
             for value, share in zip(values, shares, strict=True)
         ]
         return element("tr", element("th", head, scope="row"), cells, class_=kind)

@@ -39,7 +39,7 @@ class Chart:
         if self.x_label:
             kinds.append("named")
             shapes.append(element("p", self.x_label, class_="axis across"))
-        return element("figure", shapes, class_=" ".join(kinds))
+        return element("figure", shapes, class_=" ".join(kinds), aria_label=self.drawing.get("aria-label"))
 
 
 def short(value: float) -> str:
