@@ -314,10 +314,12 @@ def test_lightrag_on_postgresql(cook, database):
                 values = (f"{kind}-{row}", workspace, f"{text_of(name, row)} ({workspace})", as_text(vector))
                 connection.execute(insert, values)
     cook("LightRAG on PostgreSQL", url, sizes=[f"lightrag_vdb_{kind}_all_minilm" for kind in kinds])
-    stitches, output = commands_of("LightRAG on PostgreSQL")[1][4:7:2]
-    source = commands_of("LightRAG on PostgreSQL")[1][3].replace("=default", "=sales")
-    words = ["collections", "translate", source, stitches, "-o", output.replace("text_embedding_3_small_1536d", "sales")]
-    assert run([word.replace("postgresql://ann@db/app", url) for word in words]) == 0
+    # The same for the other workspace, into tables of its own
+    own = {"=default": "=sales", "stitches": "others", "text_embedding_3_small_1536d": "sales", "postgresql://ann@db/app": url}
+    for _, *words in commands_of("LightRAG on PostgreSQL")[:2]:
+        for old, new in own.items():
+            words = [word if word.startswith("openai:") else word.replace(old, new) for word in words]
+        assert run(words) == 0, words
     (insert,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    INSERT INTO lightrag")]
     for kind in kinds:
         assert connection.execute(insert.replace("_chunks_", f"_{kind}_")).rowcount == SIZES[kinds[kind]]
