@@ -72,7 +72,7 @@ def cook(server, monkeypatch):
 
 def test_each_recipe_is_tested():
     titles = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
-    tested = re.findall(r'cook\("(.*?)"', Path(__file__).read_text())
+    tested = re.findall(r'(?:cook|commands_of)\("(.*?)"', Path(__file__).read_text())
     assert [title for title in titles if commands_of(title) and title not in tested] == []
 
 
@@ -216,7 +216,8 @@ def test_graphrag(cook):
     for table, name in tables.items():
         make_graphrag(database, table, ids[name], vectors_of(name, SIZES[name]))
     texts = {name: [text_of(name, row) for row in range(count)] for name, count in SIZES.items()}
-    frames = {"entities": {"id": ids["minutes"], "title": texts["minutes"], "description": [*texts["minutes"][1:], None]},
+    described = [*texts["minutes"][1:], None]
+    frames = {"entities": {"id": ids["minutes"], "title": texts["minutes"], "description": described},
               "community_reports": {"id": ids["tickets"], "full_content": texts["tickets"]},
               "text_units": {"id": ids["handbook"][::-1], "text": texts["handbook"][::-1]}}  # fmt: skip
     for file, columns in frames.items():
@@ -315,9 +316,9 @@ def test_lightrag_on_postgresql(cook, database):
                 connection.execute(insert, values)
     cook("LightRAG on PostgreSQL", url, sizes=[f"lightrag_vdb_{kind}_all_minilm" for kind in kinds])
     # The same for the other workspace, into tables of its own
-    own = {"=default": "=sales", "stitches": "others", "text_embedding_3_small_1536d": "sales", "postgresql://ann@db/app": url}
+    own = {"=default": "=sales", "stitches": "others", "text_embedding_3_small_1536d": "sales"}
     for _, *words in commands_of("LightRAG on PostgreSQL")[:2]:
-        for old, new in own.items():
+        for old, new in {**own, "postgresql://ann@db/app": url}.items():
             words = [word if word.startswith("openai:") else word.replace(old, new) for word in words]
         assert run(words) == 0, words
     (insert,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    INSERT INTO lightrag")]
@@ -493,3 +494,41 @@ def test_a_folder_of_indexes(cook):
         index = faiss.read_index(f"new/{name}/index.faiss")
         assert (index.ntotal, index.d) == (count, NEW_DIM)
         assert Path("new", name, "docs.jsonl").read_bytes() == Path("indexes", name, "docs.jsonl").read_bytes()
+
+
+# Images
+
+
+def test_images():
+    """The vectors of two encoders are those of two maps of one space: no model of images is packaged."""
+    lancedb = pytest.importorskip("lancedb")
+    rng = np.random.default_rng(0)
+    topics = rng.normal(size=(300, 8))
+    images = topics[rng.integers(0, 300, 2_500)] + 0.3 * rng.normal(size=(2_500, 8))
+    old, new = rng.normal(size=(8, 12)), rng.normal(size=(8, 20))
+    ids = [f"{row:04d}.jpg" for row in range(len(images))]
+    rows = [{"id": name, "vector": vector} for name, vector in zip(ids, images @ old, strict=True)]
+    lancedb.connect("photos").create_table("images", rows)
+    queries = [f"a photo of topic {row}" for row in range(30)]
+    Path("queries.txt").write_text("\n".join(queries) + "\n")
+
+    def encode(chosen):
+        arrays = {"ids": [ids[row] for row in chosen], "images": images[chosen] @ new}
+        exec(program_of("Images"), {**arrays, "queries": queries, "texts": topics[:30] @ new})
+
+    chosen = rng.permutation(len(images))[:200].tolist()
+    encode(chosen)
+    for _, *words in commands_of("Images"):
+        code = run(words)
+        while code == 4 and words[0] == "audit":
+            lacking = [ids.index(name) for name in Path("clip.npz.missing.txt").read_text().splitlines()]
+            assert lacking and not set(lacking) & set(chosen)
+            chosen += lacking
+            encode(chosen)
+            code = run(words)
+        assert code in ((0, 1, 3) if words[0] == "audit" else (0,)), words
+    assert 200 < len(chosen) < len(images)
+    table = lancedb.connect("new").open_table("images")
+    moved = dict(zip(table.to_arrow()["id"].to_pylist(), table.to_arrow()["vector"].to_pylist(), strict=True))
+    assert list(moved) == ids
+    assert np.allclose([moved[ids[row]] for row in chosen[:200]], (images @ new)[chosen[:200]], atol=1e-4)
