@@ -32,7 +32,17 @@ from migrate.embedders.profile import Profile
 from migrate.errors import InputError, MissingVectorError, OutputError, VectorError
 from migrate.files import atomic_file, describe_os_error, refuse_endless, sha256_file, write_bytes
 from migrate.manifest import ModelIdentity
-from migrate.vectors import Document, Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
+from migrate.vectors import (
+    Document,
+    Progress,
+    Text,
+    Vectors,
+    as_vectors,
+    check_vectors,
+    no_progress,
+    summarize_norms,
+    unit_rows,
+)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

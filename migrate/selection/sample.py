@@ -216,8 +216,8 @@ def draw_sample(
     space, out of a random pool (`migrate.selection.sample`). `query-log` takes those that the log's queries would find,
     best ranks first, and random ones where the log touches too few (`migrate.selection.query_log`). By default
     the strategy is `query-log` where there is a log, else `random`. Documents whose ids are in `paid` come before all
-    others: those of an earlier sample, whose vectors are in the cache. Where `holds` is True of some documents, no others
-    are chosen: those of which a file has vectors.
+    others: those of an earlier sample, whose vectors are in the cache. Where `holds` is True of some documents, as of
+    those in a file of vectors, no others are chosen.
 
     Raises UsageError: there is no such strategy, or it does not go with the presence of a log. StoreError: the store
     has no documents to choose, or the strategy reads texts and there are none. VectorError: the strategy looks at

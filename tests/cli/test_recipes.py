@@ -513,8 +513,8 @@ def test_images():
     Path("queries.txt").write_text("\n".join(queries) + "\n")
 
     def encode(chosen):
-        arrays = {"ids": [ids[row] for row in chosen], "images": images[chosen] @ new}
-        exec(program_of("Images"), {**arrays, "queries": queries, "texts": topics[:30] @ new})
+        arrays = {"ids": [ids[row] for row in chosen], "image_vectors": images[chosen] @ new}
+        exec(program_of("Images"), {**arrays, "queries": queries, "query_vectors": topics[:30] @ new})
 
     chosen = rng.permutation(len(images))[:200].tolist()
     encode(chosen)
