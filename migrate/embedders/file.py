@@ -140,6 +140,7 @@ class _Read:
     tables: Mapping[Role, _Table]
     revision: str
     """The model that the file names, or its own hash."""
+    names_model: bool
 
 
 _FLOAT16_ROUNDING = 2e-3
@@ -211,10 +212,9 @@ class FileEmbedder(VectorTable):
             query_dim = tables["query"].vectors.shape[1]
             if dim != query_dim:
                 raise VectorError(f"{self.path}: documents have dimension {dim}, queries {query_dim}; use one model")
-        revision = sha256_file(self.path)
-        if "model" in arrays:
-            revision = self._read_name(arrays["model"])
-        return _Read(tables, revision)
+        names_model = "model" in arrays
+        revision = self._read_name(arrays["model"]) if names_model else sha256_file(self.path)
+        return _Read(tables, revision, names_model)
 
     def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
         if ids_name not in arrays:
@@ -296,6 +296,8 @@ class FileEmbedder(VectorTable):
         remedy = "is it the right file? If it is, embed what is missing and add it"
         if table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
             remedy += f"; {self._missing_path} lists it"
+            if not self._read.names_model:
+                remedy += " (a file has to name its `model` to be the same after that: fit to one that does)"
         return MissingVectorError(f"{self.path}: holds no vector for {lacking}; {remedy}")
 
     @property

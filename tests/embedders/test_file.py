@@ -88,11 +88,13 @@ def test_a_file_that_names_its_model_may_grow(path):
 
 
 def test_ids_that_a_file_lacks_are_listed_beside_it(path):
-    embedder = save(path, **ONE)
+    embedder = save(path, **ONE, model="clip")
     listed = path.with_name(f"{path.name}.missing.txt")
-    with pytest.raises(MissingVectorError, match=f"for 4 of 5 documents .* {listed} lists it"):
+    with pytest.raises(MissingVectorError, match=f"for 4 of 5 documents .* {listed} lists it$"):
         embedder.embed_documents([Document(name, "") for name in "edacb"])
     assert listed.read_text().splitlines() == [*"edcb"]
+    with pytest.raises(MissingVectorError, match="name its `model`"):
+        save(path, **ONE).embed_documents([Document(name, "") for name in "edacb"])
     assert [embedder.holds(Document(name, "")) for name in "ab"] == [True, False]
 
 
