@@ -24,8 +24,9 @@ class Check(Step["Compatibility"]):
     A manifest whose hash is that of the index answers at once, unless a `sample`, `full` or `judged` asks for more.
     Where the vectors are near the model's but not the same, the result says what that costs in retrieval.
 
-    With `rows` every text is embedded, within `max_cost`, and the documents whose vectors are not the model's are
-    written to a file, which `reembed` takes.
+    No more than `max_cost` is spent. With `rows` every text is embedded, whatever the `sample`, and the documents whose
+    vectors are not the model's are written to a file, which `reembed` takes; no part of the texts would do, as any
+    vector may be of another model.
 
     Raises
     ------
@@ -34,7 +35,7 @@ class Check(Step["Compatibility"]):
     StoreError
         The store has texts, but none that is not blank.
     UsageError, SpendingError
-        The file of `rows` exists; or all texts cost more than `max_cost`.
+        The file of `rows` exists; or what is to be embedded costs more than `max_cost`.
     DatasetError
         The judged queries cannot be read.
     RemoteError, InputError
@@ -73,7 +74,7 @@ class Check(Step["Compatibility"]):
     max_cost: float | None = field(
         default=5.0,
         metadata=option(
-            "The most dollars to spend with --rows without asking; spending stops there.",
+            "The most dollars to spend without asking; spending stops there.",
             "usd",
             metavar="USD",
             section=COST,

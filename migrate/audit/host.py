@@ -68,7 +68,7 @@ def check_named(
     force: bool,
     progress: Progress,
 ) -> Compatibility:
-    """Open what is named, and check the store, as `check_with_cost` does; with `rows` write these within `max_cost`."""
+    """Open what is named, and check the store within `max_cost`, as `check_with_cost` does; with `rows` write these."""
     questions = judged
     if questions is not None and not isinstance(questions, QuerySet):
         questions = load_questions(str(questions), progress=progress)
@@ -77,26 +77,42 @@ def check_named(
     size = sample_size(sample, opened)
     if rows is not None:
         refuse_file(rows, force=force)
-        cap = SpendingCap()
-        embedder = cap.meter(embedder)
-        plan = planned_rows(opened, embedder, cap)
-        if max_cost is not None:
-            estimate_of([plan]).refuse_beyond(max_cost)
-        cap.cap_usd = max_cost
+    cap = SpendingCap()
+    embedder = cap.meter(embedder)
+    if rows is not None:
+        require_rows(opened)
+    if max_cost is not None and cap.meter_of(embedder) is not None:
+        has_rows = rows is not None
+        plans = planned_models(opened, embedder, cap, size=size, manifest=manifest, seed=seed, has_rows=has_rows)
+        estimate_of(plans).refuse_beyond(max_cost)
+    cap.cap_usd = max_cost
     result = check_with_cost(opened, embedder, questions, size=size, manifest=manifest, seed=seed, progress=progress)
     if rows is None:
         return result
     return list_rows(opened, embedder, result, rows, force=force, progress=progress)
 
 
-def planned_rows(store: Store, embedder: Embedder, cap: SpendingCap) -> PlannedModel:
-    """Return the model of a check that looks at every document; raises StoreError where that tells nothing."""
-    require_rows(store)
+def planned_models(
+    store: Store, embedder: Embedder, cap: SpendingCap, *, size: int, manifest: ManifestUse, seed: int, has_rows: bool
+) -> tuple[PlannedModel, ...]:
+    """Return the model of a check, for the texts that it is asked for at first: the sample, or all to list rows.
 
-    def documents() -> Iterator[Document]:
-        return (document for document in store.documents() if document.text.strip())
+    None where nothing is embedded. Raises StoreError where rows tell nothing.
+    """
+    if has_rows:
+        require_rows(store)
 
-    return PlannedModel(embedder, cap, documents=documents, again=ASKED_AGAIN)
+        def documents() -> Iterator[Document]:
+            return (document for document in store.documents() if document.text.strip())
+
+        return (PlannedModel(embedder, cap, documents=documents, again=ASKED_AGAIN),)
+    texts = planned_texts(store, embedder, sample=size, manifest=manifest, seed=seed)
+    if not texts:
+        return ()
+    n_past_cache = 0
+    if needs_proof(embedder):
+        n_past_cache = ASKED_AGAIN
+    return (PlannedModel(embedder, cap, documents=lambda: texts, again=n_past_cache),)
 
 
 def check_with_cost(
@@ -119,17 +135,6 @@ def check_with_cost(
     if questions is not None and size <= FEWEST_DOCUMENTS:
         notes.append(f"the judged queries were not asked: take a --sample of more than {FEWEST_DOCUMENTS}")
     return replace(result, notes=tuple(notes))
-
-
-def planned_models(
-    store: Store, embedder: Embedder, *, size: int, manifest: ManifestUse, seed: int
-) -> tuple[PlannedModel, ...]:
-    """Return the model of a check, for the texts that it is asked for at first."""
-    texts = planned_texts(store, embedder, sample=size, manifest=manifest, seed=seed)
-    n_past_cache = 0
-    if needs_proof(embedder):
-        n_past_cache = ASKED_AGAIN
-    return (PlannedModel(embedder, SpendingCap(), documents=lambda: texts, again=n_past_cache),)
 
 
 def retrieval_cost(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.audit.check import Check
-from migrate.audit.host import check_with_cost, planned_models, planned_rows
+from migrate.audit.host import check_with_cost, planned_models
 from migrate.audit.query_set import load_questions
 from migrate.check import Cause
 from migrate.check.check import sample_size
@@ -55,18 +56,18 @@ def command(
         manifest = request.manifest_use
         seed = request.seed
         cap = SpendingCap()
-        plans: list[PlannedModel] = []
-        if rows is not None:
-            embedder = cap.meter(embedder)
-            plans = [planned_rows(opened, embedder, cap)]
+        embedder = cap.meter(embedder)
+        plans: Sequence[PlannedModel] = ()
+        # A manifest that may answer is held against the whole index, which a model without a price need not wait for
+        if dry_run or rows is not None or cap.meter_of(embedder) is not None:
+            has_rows = rows is not None
+            plans = planned_models(opened, embedder, cap, size=size, manifest=manifest, seed=seed, has_rows=has_rows)
         if dry_run:
-            models = plans or planned_models(opened, embedder, size=size, manifest=manifest, seed=seed)
             reads = [store, request.judged]
             writes = [*outputs.report, rows]
-            stop_if_dry(dry_run, reads=reads, writes=writes, models=models, as_json=as_json)
-        if plans:
-            paid.agree_on(plans, progress=progress)
-            cap.cap_usd = paid.cap_usd
+            stop_if_dry(dry_run, reads=reads, writes=writes, models=plans, as_json=as_json)
+        paid.agree_on(plans, progress=progress)
+        cap.cap_usd = paid.cap_usd
         questions = None
         if request.judged is not None:
             questions = load_questions(str(request.judged), progress=progress)
@@ -75,8 +76,7 @@ def command(
         )
         if rows is not None:
             compatibility = list_rows(opened, embedder, compatibility, Path(rows), force=force, progress=progress)
-    if plans:
-        paid.finish()
+    paid.finish()
     document = check_document(compatibility)
     sections = check_sections(compatibility)
     write_reports(outputs, document, lambda: report_page(sections), check_suite(compatibility), force=force)

@@ -2,7 +2,8 @@
 
 Ids are those of the primary key; all columns but those of ids, texts and vectors are metadata, and the fields of a
 column `metadata` of JSON count as columns. The collections of LangChain are stores of their own,
-`#langchain_pg_embedding?collection=NAME`. What lies beside a store in a folder is here in a table of its schema.
+`#langchain_pg_embedding?collection=NAME`, and so are the rows of each owner in a table whose key is an owner and `id`,
+as the workspaces of LightRAG. What lies beside a store in a folder is here in a table of its schema.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
 _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
 _SWITCH: Final = "switch.json"
+_ID: Final = "id"
+"""The column of ids in a key of two columns, of which the other one says who owns the row."""
 _MEMORY: Final = "256MB"
 """Memory to join new vectors with rows and to build indexes with; by itself PostgreSQL takes 4 and 64 MB."""
 _SAMPLE: Final = 32
@@ -364,8 +367,20 @@ class PgvectorRows(DatabaseRows):
         """The column of JSON whose fields are metadata, if there is one."""
         self._fields_beside: set[str] | None = None
 
+    @property
+    def _owner(self) -> str | None:
+        """The column of owners beside that of ids in the key; ids are unique for each owner."""
+        owners = [name for name in self.table.key if name != _ID]
+        # a person who names the column alone says that its ids are unique in the whole table
+        is_whole = "id" in self.options and "collection" not in self.options
+        if len(self.table.key) != 2 or len(owners) != 1 or is_whole:
+            return None
+        return owners[0]
+
     def _choose_key(self, requested: str | None) -> str:
         table = self.table
+        if requested is None and self._owner is not None:
+            return _ID
         if requested is None and len(table.key) != 1:
             have = "does not exist"
             if table.key:
@@ -374,17 +389,26 @@ class PgvectorRows(DatabaseRows):
         return choose(self.location, "column", list(table.types), requested or table.key[0], "say ?id=COLUMN for one")
 
     def _collection(self, name: str | None) -> Composed:
-        """Return the condition of all rows of the store: in LangChain's table, that they are of one collection."""
+        """Return the condition of all rows of the store, in a table that may hold several collections."""
         from psycopg.sql import Literal
 
-        if name is None and self.table.path[1] != "langchain_pg_embedding":
+        owner = self._owner
+        if owner is not None:
+            column = owner
+            question = sql("SELECT DISTINCT {}::text, {}::text FROM {} ORDER BY 1", owner, owner, self.table.path)
+        elif name is None and self.table.path[1] != "langchain_pg_embedding":
             return sql("true")
-        collections = (self.table.path[0], "langchain_pg_collection")
-        numbers = dict(self.session.ask(sql("SELECT name, uuid::text FROM {} ORDER BY name", collections)))
+        else:
+            column = "collection_id"
+            collections = (self.table.path[0], "langchain_pg_collection")
+            question = sql("SELECT name, uuid::text FROM {} ORDER BY name", collections)
         if name is not None and "*" in name:
             raise UsageError(f"{self.location}: a * means many collections, and this takes one; name one instead of it")
-        name = choose(self.location, "collection", list(numbers), name, "name one with ?collection=NAME")
-        return sql("t.collection_id = {uuid}", uuid=Literal(numbers[name]))
+        values = dict(self.session.ask(question))
+        if owner is not None and not values:
+            return sql("true")  # an empty table
+        name = choose(self.location, "collection", list(values), name, "name one with ?collection=NAME")
+        return sql("t.{} = {value}", column, value=Literal(values[name]))
 
     def _common_dim(self) -> int:
         """Return the dimension of all vectors of a column whose type has none."""

@@ -16,6 +16,7 @@ import sqlite3
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -39,8 +40,11 @@ from migrate.errors import (
 )
 from migrate.files import state_folder
 from migrate.locations import scrub
+from migrate.reading import MalformedError
 from migrate.stores.added_fields import FIELDS, AddedField, FieldFolders, VectorFields, main_fields
 from migrate.stores.base import KindSupport, SearchSetting, StoreInfo
+from migrate.stores.documents.llamaindex import NODE, node_text
+from migrate.stores.documents.names import TEXTS, first_of
 from migrate.stores.records import Distance, as_document, choose, choose_text, import_client
 from migrate.stores.serving import Hits, as_hits
 from migrate.vectors import Document, Vectors, unit_rows
@@ -463,7 +467,18 @@ class QdrantRows(ClientRows):
         text, metadata, _ = _LAYOUT
         nested = metadata if self.text == text else None
         for doc_id, point in self.points_of(ids, with_payload=True):
-            yield as_document(self.location, doc_id, dict(point.payload or {}), self.id_field, self.text, nested)
+            document = as_document(self.location, doc_id, dict(point.payload or {}), self.id_field, self.text, nested)
+            yield self._as_embedded(document) if self.text == NODE else document
+
+    def _as_embedded(self, document: Document) -> Document:
+        """Return a document whose text is a node of LlamaIndex with what LlamaIndex embeds of that."""
+        try:
+            return replace(document, text=node_text(document.text))
+        except MalformedError as error:
+            raise StoreError(
+                f"{self.location}: {NODE!r} of point {document.id} is no node of LlamaIndex ({error}); say ?text=FIELD "
+                "for another"
+            ) from error
 
     def vectors(self, ids: Sequence[str], at: NDArray[np.int64] | None = None) -> Page:
         """Return vectors by the ids of points, or by the payload field of ids."""
@@ -502,6 +517,8 @@ class QdrantRows(ClientRows):
             return requested or _LAYOUT[0], "the collection is empty"
         columns = dict.fromkeys(key for fields in payloads for key, value in fields.items() if isinstance(value, str))
         columns.pop(self.id_field or "", None)
+        if requested is None and NODE in columns and first_of(TEXTS, columns) is None:
+            return NODE, f"the texts are what LlamaIndex embeds of the nodes in {NODE}"
         return choose_text(self.location, list(columns), requested)
 
     def update(self, new: Mapping[str, Vectors]) -> int:

@@ -18,7 +18,7 @@ from migrate.embedders.base import Embedder, innermost, with_model
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import make_counter
 from migrate.files import output_errors, write_bytes
-from migrate.vectors import Progress, Vectors
+from migrate.vectors import Document, Progress, Vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +88,10 @@ class VectorTable(Embedder):
     def finds_by_id(self) -> bool:
         """True if vectors are found by the ids of texts alone."""
 
+    def holds(self, document: Document) -> bool:
+        """Return True if it has the vector of a document, as a table of all documents does."""
+        return True
+
 
 class RemoteModel(Embedder):
     """A model behind a server."""
@@ -153,6 +157,12 @@ def needs_texts(embedder: Embedder) -> bool:
     """Return True if it reads the texts, as all do but some tables of vectors."""
     model = innermost(embedder)
     return not (isinstance(model, VectorTable) and model.finds_by_id)
+
+
+def held_by(embedder: Embedder) -> Callable[[Document], bool] | None:
+    """Return what says which documents a table of vectors holds; None for a model, which embeds any."""
+    model = innermost(embedder)
+    return model.holds if isinstance(model, VectorTable) else None
 
 
 def state_of(embedder: Embedder) -> Mapping[str, bytes]:

@@ -1,7 +1,8 @@
 """Vectors that were computed elsewhere, read from an `.npz` file: looked up, never computed.
 
 The file holds `doc_ids` (n,) and `docs` (n, dim), and may hold `query_ids` and `queries` in the same form. Where it
-also holds `doc_texts` or `query_texts`, vectors are looked up by text, whatever the ids are.
+also holds `doc_texts` or `query_texts`, vectors are looked up by text, whatever the ids are. `model`, a name, says that
+files of this name hold vectors of one model, as one to which documents are added later.
 
 The file is not trusted: nothing in it is executed, and no memory is allocated before its claims are checked.
 """
@@ -14,6 +15,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +30,19 @@ from migrate.embedders.base import Role
 from migrate.embedders.kinds import EmbedderKind, LoadOptions
 from migrate.embedders.profile import Profile
 from migrate.errors import InputError, MissingVectorError, OutputError, VectorError
-from migrate.files import describe_os_error, refuse_endless, sha256_file
+from migrate.files import atomic_file, describe_os_error, refuse_endless, sha256_file, write_bytes
 from migrate.manifest import ModelIdentity
-from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, no_progress, summarize_norms, unit_rows
+from migrate.vectors import (
+    Document,
+    Progress,
+    Text,
+    Vectors,
+    as_vectors,
+    check_vectors,
+    no_progress,
+    summarize_norms,
+    unit_rows,
+)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -126,7 +138,9 @@ class _Read:
     """A file as it was read: its tables by role, and its hash."""
 
     tables: Mapping[Role, _Table]
-    sha256: str
+    revision: str
+    """The model that the file names, or its own hash."""
+    names_model: bool
 
 
 _FLOAT16_ROUNDING = 2e-3
@@ -160,13 +174,13 @@ class FileEmbedder(VectorTable):
 
     @property
     def identity(self) -> ModelIdentity:
-        """The file as artefacts remember it: its base name and its hash."""
+        """The file as artefacts remember it: its base name, and the model that it names or its hash."""
         documents = self._read.tables["document"]
         return ModelIdentity(
             spec=f"file:{self.path.name}",
             dim=documents.vectors.shape[1],
             normalized=documents.normalized,
-            revision=self._read.sha256,
+            revision=self._read.revision,
         )
 
     @property
@@ -178,6 +192,10 @@ class FileEmbedder(VectorTable):
     def finds_by_id(self) -> bool:
         """True if documents are found by their ids, and not by their texts."""
         return self._read.tables["document"].row_of_text is None
+
+    def holds(self, document: Document) -> bool:
+        """Return True if the file has the vector of a document."""
+        return self._read.tables["document"].find(document) is not None
 
     # Read only where it is needed, as the file may be of gigabytes: a plan asks for the profile alone
     @cached_property
@@ -194,7 +212,9 @@ class FileEmbedder(VectorTable):
             query_dim = tables["query"].vectors.shape[1]
             if dim != query_dim:
                 raise VectorError(f"{self.path}: documents have dimension {dim}, queries {query_dim}; use one model")
-        return _Read(tables, sha256_file(self.path))
+        names_model = "model" in arrays
+        revision = self._read_name(arrays["model"]) if names_model else sha256_file(self.path)
+        return _Read(tables, revision, names_model)
 
     def _read_table(self, arrays: Mapping[str, np.ndarray], ids_name: str, name: str, texts_name: str) -> _Table:
         if ids_name not in arrays:
@@ -210,6 +230,11 @@ class FileEmbedder(VectorTable):
             row_of_text = {text: row for row, text in enumerate(texts)}
         vectors, normalized = _restore_unit(vectors)
         return _Table(vectors, row_of_id, row_of_text, normalized)
+
+    def _read_name(self, array: np.ndarray) -> str:
+        if array.ndim != 0 or array.dtype.kind != "U" or not str(array).strip():
+            raise InputError(f"{self.path}: model is {_describe(array)}, not a name; save one string, or leave it out")
+        return str(array)
 
     def _read_strings(self, arrays: Mapping[str, np.ndarray], name: str, count: int | None = None) -> list[str]:
         array = arrays[name]
@@ -269,7 +294,22 @@ class FileEmbedder(VectorTable):
             changed_note = f" ({changed:,} of them have another text there)"
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         remedy = "is it the right file? If it is, embed what is missing and add it"
+        if table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
+            remedy += f"; {self._missing_path} lists it"
+            if not self._read.names_model:
+                remedy += " (a file has to name its `model` to be the same after that: fit to one that does)"
         return MissingVectorError(f"{self.path}: holds no vector for {lacking}; {remedy}")
+
+    @property
+    def _missing_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.missing.txt")
+
+    def _list_missing(self, missing: Sequence[Text]) -> bool:
+        """Write the ids that the file lacks beside it, one a line; False where that cannot be done."""
+        with suppress(OutputError), atomic_file(self._missing_path, force=True) as unfinished:
+            write_bytes(unfinished, "".join(f"{text.id}\n" for text in missing).encode())
+            return True
+        return False
 
 
 def _restore_unit(vectors: Vectors) -> tuple[Vectors, bool]:

@@ -7,7 +7,7 @@ and each text is taken once; in a store without texts any document will do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -204,6 +204,7 @@ def draw_sample(
     strategy: str | None = None,
     query_log: QueryLog | None = None,
     paid: Collection[str] = (),
+    holds: Callable[[Document], bool] | None = None,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Sample:
@@ -215,7 +216,8 @@ def draw_sample(
     space, out of a random pool (`migrate.selection.sample`). `query-log` takes those that the log's queries would find,
     best ranks first, and random ones where the log touches too few (`migrate.selection.query_log`). By default
     the strategy is `query-log` where there is a log, else `random`. Documents whose ids are in `paid` come before all
-    others: those of an earlier sample, whose vectors are in the cache.
+    others: those of an earlier sample, whose vectors are in the cache. Where `holds` is True of some documents, as of
+    those in a file of vectors, no others are chosen.
 
     Raises UsageError: there is no such strategy, or it does not go with the presence of a log. StoreError: the store
     has no documents to choose, or the strategy reads texts and there are none. VectorError: the strategy looks at
@@ -234,7 +236,12 @@ def draw_sample(
     if paid:
         paid_rows = _rows_of(store, paid)
         order = np.concatenate([paid_rows, order[~np.isin(order, paid_rows)]])
-    candidates = sorted(distinct_texts(store, order, size), key=lambda candidate: candidate.row)
+    drawn: Iterable[DocumentRow] = ()
+    if holds is not None:
+        held = (candidate for candidate in distinct_texts(store, order, len(order)) if holds(candidate.document))
+        drawn = list(islice(held, size))
+    # A file that holds none of them is the wrong one, which it says itself
+    candidates = sorted(drawn or distinct_texts(store, order, size), key=lambda candidate: candidate.row)
     if not candidates:
         if store.info.has_texts:
             raise StoreError(f"{store.info.location}: all its texts are blank, so there is nothing to embed")

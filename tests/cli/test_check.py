@@ -7,7 +7,9 @@ import pytest
 from openai_server import vector_of
 from stores_tools import make_store
 
+import migrate
 from migrate.embedders import load_embedder
+from migrate.errors import SpendingError
 from migrate.stores import open_store
 from migrate.vectors import Document, unit_rows
 
@@ -259,6 +261,19 @@ def test_what_the_cache_has_of_another_host_is_not_taken_for_the_model(server, l
     found = lead_migrate(f"{check} --cache none --sample all", code=1)
     assert "near but not equal" in found.said
     lead_migrate(f"{found.next} --yes")
+
+
+def test_a_check_of_all_says_what_it_costs_and_spends_no_more(server, lead_migrate):
+    documents = list(open_store("store").documents())
+    spec = "openai:text-embedding-3-small,dimensions=32"
+    vectors = unit_rows(np.stack([vector_of(document.text, 32) for document in documents]))
+    make_store(Path("paid"), documents, vectors)
+    check = f"check paid --model {spec} --sample all"
+    assert "raise --max-cost" in lead_migrate(f"{check} --max-cost 0.000001", code=2).complaint
+    with pytest.raises(SpendingError):
+        migrate.check("paid", spec, sample="all", max_cost=0.000001)
+    assert server.billed == []
+    assert f"to embed: {len(documents)} documents, " in lead_migrate(check).told
 
 
 def test_rows_of_another_model_are_listed_and_embedded_within_a_cap_and_once(server, lead_migrate):

@@ -1,7 +1,8 @@
 """The recipes: each command of the page, as it stands there, on stores as the applications write them.
 
 Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8, llama-index-vector-stores-postgres 0.7,
-langchain-postgres 0.0.19 (LibreChat), and the table that LangChain.js asks for on Supabase.
+langchain-postgres 0.0.19 (LibreChat), LightRAG 1.5, GraphRAG 3.3, PrivateGPT 1.0 with
+llama-index-vector-stores-qdrant 0.10, and the table that LangChain.js asks for on Supabase.
 The model is a local server's.
 """
 
@@ -35,6 +36,12 @@ def commands_of(title):
     return [shlex.split(line) for line in blocks.replace("\\\n", " ").splitlines() if line.startswith("lead-migrate")]
 
 
+def program_of(title):
+    """Return the program below a heading."""
+    section = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return section.partition("```python\n")[2].partition("```")[0]
+
+
 def text_of(name, row):
     return f"text {row} of the {name}, about {name} {row % 9}"
 
@@ -65,8 +72,8 @@ def cook(server, monkeypatch):
 
 def test_each_recipe_is_tested():
     titles = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
-    tested = re.findall(r'cook\("(.*?)"', Path(__file__).read_text())
-    assert [title for title in titles if title not in tested] == []
+    tested = re.findall(r'(?:cook|commands_of)\("(.*?)"', Path(__file__).read_text())
+    assert [title for title in titles if commands_of(title) and title not in tested] == []
 
 
 # Open WebUI
@@ -177,7 +184,154 @@ def packed(vector):
     return base64.b64encode(zlib.compress(vector.astype(np.float16).tobytes())).decode()
 
 
+# GraphRAG
+
+
+def make_graphrag(database, name, ids, vectors):
+    """Write a table as GraphRAG does: made with one row and its index, which is then deleted, and filled."""
+    import pyarrow as pa
+
+    def rows(ids, vectors):
+        columns = {"id": pa.array(ids, pa.string()),
+                   "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), DIM),
+                   "create_date": pa.array(["2026-08-01T10:00:00"] * len(ids)),
+                   "update_date": pa.array([None] * len(ids), pa.string())}  # fmt: skip
+        return pa.table(columns)
+
+    dummy = rows(["__DUMMY__"], np.zeros((1, DIM), np.float32))
+    table = database.create_table(name, dummy, mode="overwrite", schema=dummy.schema)
+    table.create_index(vector_column_name="vector", index_type="IVF_FLAT")
+    table.delete("id = '__DUMMY__'")
+    table.add(rows(ids, vectors))
+
+
+@pytest.mark.filterwarnings("ignore:The create_index")
+def test_graphrag(cook):
+    lancedb = pytest.importorskip("lancedb")
+    pandas = pytest.importorskip("pandas")
+    Path("output").mkdir()
+    database = lancedb.connect("output/lancedb")
+    tables = {"entity_description": "minutes", "community_full_content": "tickets", "text_unit_text": "handbook"}
+    ids = {name: [str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {row}")) for row in range(SIZES[name])] for name in SIZES}
+    for table, name in tables.items():
+        make_graphrag(database, table, ids[name], vectors_of(name, SIZES[name]))
+    texts = {name: [text_of(name, row) for row in range(count)] for name, count in SIZES.items()}
+    described = [*texts["minutes"][1:], None]
+    frames = {"entities": {"id": ids["minutes"], "title": texts["minutes"], "description": described},
+              "community_reports": {"id": ids["tickets"], "full_content": texts["tickets"]},
+              "text_units": {"id": ids["handbook"][::-1], "text": texts["handbook"][::-1]}}  # fmt: skip
+    for file, columns in frames.items():
+        pandas.DataFrame(columns).to_parquet(f"output/{file}.parquet")
+    before = {table: database.open_table(table).to_arrow().drop_columns("vector") for table in tables}
+    exec(program_of("GraphRAG"), {})
+    cook("GraphRAG", expected=("fit", "translate", "audit", "switch"), sizes=tables)
+    database = lancedb.connect("with_texts")
+    for table, name in tables.items():
+        moved = database.open_table(table)
+        assert moved.to_arrow().select(before[table].column_names).equals(before[table])
+        found = moved.search(np.ones(NEW_DIM, np.float32), vector_column_name="vector").limit(3).to_list()
+        assert len(found) == 3
+        text = dict(zip(ids[name], texts[name], strict=True))
+        whole = [row["text"].partition(":")[0] == text[row["id"]] for row in moved.to_arrow().to_pylist()]
+        assert all(whole)
+
+
+# Qdrant
+
+
+def test_privategpt(cook):
+    schema = pytest.importorskip("llama_index.core.schema")
+    qdrant = pytest.importorskip("qdrant_client")
+    from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+
+    models = qdrant.models
+    parent = schema.RelatedNodeInfo(node_id=str(uuid.UUID(int=7)))
+    nodes = [
+        schema.TextNode(
+            id_=str(uuid.uuid5(uuid.NAMESPACE_URL, f"node {row}")),
+            text=text_of("handbook", row),
+            metadata={"collection": "ann", "artifact_id": f"a{row % 5}", "file_name": f"{row % 5}.md", "hash": "0"},
+            excluded_embed_metadata_keys=["collection", "artifact_id", "hash"],
+            relationships={schema.NodeRelationship.SOURCE: parent},
+        )
+        for row in range(40)
+    ]
+    with closing(qdrant.QdrantClient(path="local_data/qdrant")) as client:
+        client.create_collection("zgptvector", on_disk_payload=True,
+            vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE, on_disk=True),
+            hnsw_config=models.HnswConfigDiff(m=0, payload_m=16, on_disk=True))  # fmt: skip
+        points = [
+            models.PointStruct(id=node.node_id, payload=node_to_metadata_dict(node), vector={"": vector.tolist()})
+            for node, vector in zip(nodes, vectors_of("handbook", len(nodes)), strict=True)
+        ]
+        client.upload_points("zgptvector", points, batch_size=64, wait=True)
+    texts = {document.id: document.text for document in open_store("qdrant:local_data/qdrant#zgptvector").documents()}
+    assert texts == {node.node_id: node.get_content(schema.MetadataMode.EMBED) for node in nodes}
+    cook("PrivateGPT", expected=("fit", "translate", "audit", "switch"))
+    with closing(qdrant.QdrantClient(path="local_data/qdrant")) as client:
+        only = models.Filter(must=[models.FieldCondition(key="artifact_id", match=models.MatchValue(value="a3"))])
+        found = client.query_points("zgptvector", [1.0] * NEW_DIM, query_filter=only, limit=4).points
+        read = {node.node_id: node for node in (metadata_dict_to_node(point.payload) for point in found)}
+        assert len(read) == 4 and {node.metadata["file_name"] for node in read.values()} == {"3.md"}
+        assert client.get_collection("zgptvector").config.params.vectors.size == NEW_DIM
+
+
 # PostgreSQL
+
+LIGHTRAG = """
+CREATE TABLE LIGHTRAG_VDB_{name} (
+    id VARCHAR(255), workspace VARCHAR(255), {columns} content TEXT, content_vector VECTOR({dim}), {last}
+    CONSTRAINT LIGHTRAG_VDB_{name}_PK PRIMARY KEY (workspace, id)
+);
+CREATE INDEX idx_lightrag_vdb_{name}_id ON LIGHTRAG_VDB_{name}(id);
+CREATE INDEX idx_lightrag_vdb_{name}_workspace_id ON LIGHTRAG_VDB_{name}(workspace, id);
+CREATE INDEX idx_lightrag_vdb_{name}_hnsw_cosine ON LIGHTRAG_VDB_{name} USING hnsw (content_vector vector_cosine_ops)
+    WITH (m = 16, ef_construction = 200);
+"""
+TIMES = "create_time TIMESTAMP(0) DEFAULT CURRENT_TIMESTAMP, update_time TIMESTAMP(0) DEFAULT CURRENT_TIMESTAMP,"
+LIGHTRAG_COLUMNS = {
+    "chunks": (
+        "full_doc_id VARCHAR(256), chunk_order_index INTEGER, tokens INTEGER,",
+        f"file_path TEXT NULL, {TIMES}",
+    ),
+    "entity": ("entity_name VARCHAR(512),", f"{TIMES} chunk_ids VARCHAR(255)[] NULL, file_path TEXT NULL,"),
+    "relation": (
+        "source_id VARCHAR(512), target_id VARCHAR(512),",
+        f"{TIMES} chunk_ids VARCHAR(255)[] NULL, file_path TEXT NULL,",
+    ),
+}
+
+
+def test_lightrag_on_postgresql(cook, database):
+    url, connection = database
+    kinds = dict(zip(LIGHTRAG_COLUMNS, SIZES, strict=True))
+    for kind, name in kinds.items():
+        table = f"{kind}_all_minilm_l6_v2_384d"
+        columns, last = LIGHTRAG_COLUMNS[kind]
+        connection.execute(LIGHTRAG.format(name=table, columns=columns, last=last, dim=384))
+        insert = f"INSERT INTO lightrag_vdb_{table} (id, workspace, content, content_vector) VALUES (%s, %s, %s, %s)"
+        for workspace in ("default", "sales"):
+            for row, vector in enumerate(vectors_of(name, SIZES[name], 384)):
+                values = (f"{kind}-{row}", workspace, f"{text_of(name, row)} ({workspace})", as_text(vector))
+                connection.execute(insert, values)
+    cook("LightRAG on PostgreSQL", url, sizes=[f"lightrag_vdb_{kind}_all_minilm" for kind in kinds])
+    # The same for the other workspace, into tables of its own
+    own = {"=default": "=sales", "stitches": "others", "text_embedding_3_small_1536d": "sales"}
+    for _, *words in commands_of("LightRAG on PostgreSQL")[:2]:
+        for old, new in {**own, "postgresql://ann@db/app": url}.items():
+            words = [word if word.startswith("openai:") else word.replace(old, new) for word in words]
+        assert run(words) == 0, words
+    (insert,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    INSERT INTO lightrag")]
+    for kind in kinds:
+        assert connection.execute(insert.replace("_chunks_", f"_{kind}_")).rowcount == SIZES[kinds[kind]]
+    near = ("SELECT id, content, file_path FROM {} WHERE workspace = %s AND content_vector <=> %s::vector < 2 "
+            "ORDER BY content_vector <=> %s::vector LIMIT 4")  # fmt: skip
+    vector = as_text(np.ones(NEW_DIM))
+    for table in (f"lightrag_vdb_{kind}_text_embedding_3_small_{NEW_DIM}d" for kind in kinds):
+        for workspace in ("default", "sales"):
+            found = connection.execute(near.format(table), (workspace, vector, vector)).fetchall()
+            assert len(found) == 4 and all(content.endswith(f"({workspace})") for _, content, _ in found)
+
 
 LLAMAINDEX = """
 CREATE TABLE data_{name} (
@@ -340,3 +494,41 @@ def test_a_folder_of_indexes(cook):
         index = faiss.read_index(f"new/{name}/index.faiss")
         assert (index.ntotal, index.d) == (count, NEW_DIM)
         assert Path("new", name, "docs.jsonl").read_bytes() == Path("indexes", name, "docs.jsonl").read_bytes()
+
+
+# Images
+
+
+def test_images():
+    """The vectors of two encoders are those of two maps of one space: no model of images is packaged."""
+    lancedb = pytest.importorskip("lancedb")
+    rng = np.random.default_rng(0)
+    topics = rng.normal(size=(300, 8))
+    images = topics[rng.integers(0, 300, 2_500)] + 0.3 * rng.normal(size=(2_500, 8))
+    old, new = rng.normal(size=(8, 12)), rng.normal(size=(8, 20))
+    ids = [f"{row:04d}.jpg" for row in range(len(images))]
+    rows = [{"id": name, "vector": vector} for name, vector in zip(ids, images @ old, strict=True)]
+    lancedb.connect("photos").create_table("images", rows)
+    queries = [f"a photo of topic {row}" for row in range(30)]
+    Path("queries.txt").write_text("\n".join(queries) + "\n")
+
+    def encode(chosen):
+        arrays = {"ids": [ids[row] for row in chosen], "image_vectors": images[chosen] @ new}
+        exec(program_of("Images"), {**arrays, "queries": queries, "query_vectors": topics[:30] @ new})
+
+    chosen = rng.permutation(len(images))[:200].tolist()
+    encode(chosen)
+    for _, *words in commands_of("Images"):
+        code = run(words)
+        while code == 4 and words[0] == "audit":
+            lacking = [ids.index(name) for name in Path("clip.npz.missing.txt").read_text().splitlines()]
+            assert lacking and not set(lacking) & set(chosen)
+            chosen += lacking
+            encode(chosen)
+            code = run(words)
+        assert code in ((0, 1, 3) if words[0] == "audit" else (0,)), words
+    assert 200 < len(chosen) < len(images)
+    table = lancedb.connect("new").open_table("images")
+    moved = dict(zip(table.to_arrow()["id"].to_pylist(), table.to_arrow()["vector"].to_pylist(), strict=True))
+    assert list(moved) == ids
+    assert np.allclose([moved[ids[row]] for row in chosen[:200]], (images @ new)[chosen[:200]], atol=1e-4)

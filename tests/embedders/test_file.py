@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from migrate.embedders.file import FileEmbedder
-from migrate.errors import InputError, OutputError
+from migrate.errors import InputError, MissingVectorError, OutputError
 from migrate.files import sha256_file
 from migrate.vectors import Document, Query, summarize_norms
 
@@ -81,6 +81,23 @@ def test_queries_have_their_own_vectors(path):
     np.testing.assert_allclose(embedder.embed_queries([Query("x", "?")]), queries, rtol=1e-6)
 
 
+def test_a_file_that_names_its_model_may_grow(path):
+    few = save(path, **ONE, model="clip").identity
+    more = save(path, doc_ids=["a", "b"], docs=unit(2, 3), model="clip").identity
+    assert few == more and few.revision == "clip"
+
+
+def test_ids_that_a_file_lacks_are_listed_beside_it(path):
+    embedder = save(path, **ONE, model="clip")
+    listed = path.with_name(f"{path.name}.missing.txt")
+    with pytest.raises(MissingVectorError, match=f"for 4 of 5 documents .* {listed} lists it$"):
+        embedder.embed_documents([Document(name, "") for name in "edacb"])
+    assert listed.read_text().splitlines() == [*"edcb"]
+    with pytest.raises(MissingVectorError, match="name its `model`"):
+        save(path, **ONE).embed_documents([Document(name, "") for name in "edacb"])
+    assert [embedder.holds(Document(name, "")) for name in "ab"] == [True, False]
+
+
 def test_an_unknown_id_is_named(path):
     embedder = save(path, doc_ids=["a"], docs=unit(1, 3))
     with pytest.raises(InputError, match=r"1 of 2 documents \('zzz'\); is it the right file"):
@@ -113,6 +130,8 @@ MALFORMED = {
     "no columns": ({"doc_ids": ["a", "b"], "docs": np.ones((2, 0))}, "table of floats"),
     "float ids": ({"doc_ids": [0.5, 1.5], "docs": unit(2, 3)}, "list of strings"),
     "objects": ({"doc_ids": np.array(["a", None], dtype=object), "docs": unit(2, 3)}, "Python objects"),
+    "a list of models": ({**ONE, "model": ["clip"]}, "not a name"),
+    "a number of a model": ({**ONE, "model": 7}, "not a name"),
     "two dimensions": ({**ONE, "query_ids": ["q"], "queries": unit(1, 4)}, "documents have dimension 3, queries 4"),
 }
 

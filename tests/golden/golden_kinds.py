@@ -109,6 +109,7 @@ KINDS = {
     ),
     "arrays": Golden(PLAIN["arrays"]),
     "arrays-half": Golden(PLAIN["arrays"], {"dtype": np.float16}, is_exact=False, is_variant=True),
+    "pickle": Golden(PLAIN["pickle"]),
     "langchain": Golden(PLAIN["langchain"], runs=True),
     "langchain-ivf": Golden(PLAIN["langchain"], {"factory": "IVF8,Flat"}, is_variant=True),
     "llamaindex": Golden(PLAIN["llamaindex"], shape=with_metadata),

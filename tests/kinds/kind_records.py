@@ -1,17 +1,18 @@
-"""A file of JSON with an object for each record."""
+"""A file of JSON, or a pickle, with an object for each record."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
 import numpy as np
 from kind_base import Kind
 
-NAME = "embeddings.json"
-
 
 class Records(Kind):
     """Objects with a text, metadata and a list of numbers."""
+
+    name = "embeddings.json"
 
     def make(self, folder, records):
         shutil.rmtree(folder, ignore_errors=True)
@@ -21,13 +22,37 @@ class Records(Kind):
                 "id": document.id,
                 "text": document.text,
                 "metadata": dict(document.metadata),
-                "embedding": vector.tolist(),
+                "embedding": self.numbers(vector),
             }
             for document, vector in records.values()
         ]
-        (folder / NAME).write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+        (folder / self.name).write_bytes(self.dumps(found))
         return str(folder)
 
     def read(self, location):
-        found = json.loads(Path(location, NAME).read_text(encoding="utf-8"))
+        found = self.loads(Path(location, self.name).read_bytes())
         return [(record.pop("id"), record, np.array(record.pop("embedding"), np.float32)) for record in found], {}
+
+    def numbers(self, vector):
+        return vector.tolist()
+
+    def dumps(self, records):
+        return json.dumps(records, ensure_ascii=False).encode()
+
+    def loads(self, content):
+        return json.loads(content)
+
+
+class Pickle(Records):
+    """The same with an array of numbers, pickled."""
+
+    name = "embeddings.pkl"
+
+    def numbers(self, vector):
+        return vector
+
+    def dumps(self, records):
+        return pickle.dumps(records)
+
+    def loads(self, content):
+        return pickle.loads(content)

@@ -33,6 +33,7 @@ KINDS = {
     "faiss": Entry("kind_faiss", "Faiss"),
     "arrays": Entry("kind_faiss", "Arrays"),
     "records": Entry("kind_records", "Records"),
+    "pickle": Entry("kind_records", "Pickle"),
     "langchain": Entry("kind_langchain", "Langchain", ("langchain_community",)),
     "llamaindex": Entry("kind_llamaindex", "LlamaIndex", ("llama_index.core",)),
     "parquet": Entry("kind_parquet", "Parquet", ("pyarrow",)),

@@ -43,6 +43,17 @@ def test_every_document_is_equally_likely(tmp_path):
     assert counts.min() > 60 - 5 * 6.9 and counts.max() < 60 + 5 * 6.9
 
 
+def test_only_held_documents_are_drawn_at_random(tmp_path):
+    store = make_store(tmp_path / "s", [f"text {row}" for row in range(50)])
+    held = {f"d{row}" for row in range(0, 50, 2)}
+    drawn = [draw_sample(store, 10, seed=seed, holds=lambda it: it.id in held) for seed in range(20)]
+    assert all(len(one.rows) == 10 and held.issuperset(it.id for it in one.documents) for one in drawn)
+    assert {it.id for one in drawn for it in one.documents} == held
+    assert len(draw_sample(store, 40, holds=lambda it: it.id in held).rows) == 25
+    # A file of other documents is asked, and says so itself
+    assert len(draw_sample(store, 10, holds=lambda it: False).rows) == 10
+
+
 def test_a_small_store_is_taken_whole(store):
     assert draw_sample(store, 10_000).rows.tolist() == list(range(store.info.count))
 

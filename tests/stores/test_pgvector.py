@@ -146,6 +146,38 @@ def test_a_collection_of_langchain_is_a_store(langchain):
     assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(two.documents())
 
 
+OWNED = """
+CREATE SCHEMA owned; SET search_path = owned, public;
+CREATE TABLE chunks (workspace varchar, id varchar, content text, v vector(3), PRIMARY KEY (workspace, id));
+CREATE TABLE nothing (LIKE chunks INCLUDING ALL);
+INSERT INTO chunks SELECT owner, 'c' || i, owner || ' ' || i, ('[1,2,' || i || ']')::vector
+    FROM (VALUES ('ann'), ('bob')) v (owner), generate_series(1, 20) i;
+"""
+
+
+@pytest.fixture
+def owned():
+    with connect() as connection:
+        connection.execute(OWNED)
+    yield "owned.chunks"
+    with connect() as connection:
+        connection.execute("DROP SCHEMA owned CASCADE")
+
+
+def test_rows_of_an_owner_are_a_store(owned):
+    with pytest.raises(StoreError, match="there are ann, bob: name one with"):
+        open_store(location(owned))
+    ann, bob = (open_store(f"{location(owned)}?collection={name}") for name in ("ann", "bob"))
+    assert ann.info.count == bob.info.count == 20 and sorted(ann.ids(range(20))) == sorted(bob.ids(range(20)))
+    assert all(document.text.startswith("bob ") for document in bob.documents())
+    assert bob.rows.update({"c7": np.zeros(3, np.float32)}) == 1
+    assert ask(f"SELECT workspace FROM {owned} WHERE v = '[0,0,0]'") == [("bob",)]
+    new, vectors, _ = written(ann, "owned.made", 5)
+    assert np.array_equal(read_all(new.scan()).vectors, vectors) and list(new.documents()) == list(ann.documents())
+    assert ask("SELECT DISTINCT workspace FROM owned.made") == [("ann",)]
+    assert open_store(location("owned.nothing")).info.count == 0
+
+
 def test_a_copy_with_a_sequence_is_written_over_by_force(awkward):
     source, new = open_store(f"{location(awkward)}.embedding?text=body"), location(f"{awkward}_new.embedding")
     stitch = migrate.fit(source, tools.Hashed(dim=5), kind="ridge", sample=40)

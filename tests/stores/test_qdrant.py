@@ -4,6 +4,7 @@ There is no server among the packages that tests may install. What speaks to one
 behind the real client and HTTP, see `qdrant_server.py`. A server that is not there is the real client's.
 """
 
+import json
 import pickle
 import sqlite3
 import uuid
@@ -138,6 +139,20 @@ def test_a_pickle_that_is_no_point_is_never_run(tmp_path):
     with pytest.raises(StoreError, match=r"io\.open"):
         open_store(f"qdrant:{tmp_path}/old")
     assert not (tmp_path / "ran").exists()
+
+
+def test_nodes_of_llamaindex_have_the_text_that_is_embedded(tmp_path):
+    node = {"text": "Fresh bread.", "metadata": {"page": 3, "shelf": 1}, "excluded_embed_metadata_keys": ["shelf"]}
+    contents = {"good": json.dumps(node), "bad": "[]"}
+    with closing(qdrant_client.QdrantClient(path=str(tmp_path / "q"))) as client:
+        for name, content in contents.items():
+            client.create_collection(name, models.VectorParams(size=2, distance=models.Distance.COSINE))
+            payload = {"_node_content": content, "_node_type": "TextNode", "doc_id": "d"}
+            client.upsert(name, [models.PointStruct(id=1, payload=payload, vector=[1.0, 0.0])])
+    (document,) = open_store(f"qdrant:{tmp_path}/q#good").documents()
+    assert document.text == "page: 3\n\nFresh bread." and document.metadata["doc_id"] == "d"
+    with pytest.raises(StoreError, match=r"'_node_content' of point 1 is no node of LlamaIndex .*say \?text=FIELD"):
+        list(open_store(f"qdrant:{tmp_path}/q#bad").documents())
 
 
 def test_settings_of_a_collection_are_made_again(server, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 
 from migrate.cost.rates import CALIBRATION_TEXTS, measure_rate
 from migrate.cost.spending import SOURCE_MODEL, VIEW, PlannedModel
-from migrate.embedders.abilities import TokenTable, state_of, token_table_of
+from migrate.embedders.abilities import TokenTable, held_by, state_of, token_table_of
 from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
 from migrate.files import sha256_json
@@ -106,6 +106,7 @@ def draw(options: FitOptions, inputs: FitInputs) -> Sample:
         strategy=options.strategy,
         query_log=inputs.log,
         paid=paid,
+        holds=held_by(inputs.embedder),
         seed=options.seed,
         progress=inputs.context.progress,
     )

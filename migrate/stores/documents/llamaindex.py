@@ -39,6 +39,8 @@ _EMPTY_BYTES: Final = 1_000
 """A larger file of a `SimpleVectorStore` holds a vector."""
 
 DOCSTORE: Final = "docstore.json"
+NODE: Final = "_node_content"
+"""The field in which vector stores of LlamaIndex keep a whole node, as JSON."""
 _INDEX_STORE: Final = "index_store.json"
 _ID_MAP: Final = "id_map.json"
 
@@ -107,6 +109,11 @@ def _document(node_id: str, node: Any) -> Document:
     if not isinstance(text or "", str) or not isinstance(metadata or {}, dict):
         raise MalformedError(f"node {node_id!r} lacks a text or metadata")
     return Document(node_id, embedded_text(text or "", metadata or {}, fields), metadata or {})
+
+
+def node_text(content: str) -> str:
+    """Return what LlamaIndex embeds of a node that is kept as JSON; raises MalformedError."""
+    return _document("", {"__data__": parse_json(content)}).text
 
 
 def is_simple(file: Path) -> bool:
