@@ -16,8 +16,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar
+from migrate.cli.terminal import advise
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.embedders import special_options

@@ -52,7 +52,7 @@ _TO_FILL_IN = {
 _MODEL = ("base_url", "cache")
 """Options of models, which the next command wants too."""
 
-_PASSING = {"report", "as_json", "quiet", "verbose", "force", "restart"}
+_PASSING = {"report", "as_json", "quiet", "json_progress", "verbose", "force", "restart"}
 """Parameters of what a command leaves behind, and of how it prints."""
 
 _OF_QUERIES = {"judged", "queries", "split", "group_field"}

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
 from migrate.cli.project.settings import CONFIGURATION, note_origin, prefer_typed
-from migrate.cli.terminal import QUIET
+from migrate.cli.terminal import JSON_PROGRESS, QUIET
 from migrate.errors import UsageError
 from migrate.files import default_cache_path, real_path, refuse_file
 from migrate.locations import hide_secrets, place_of
@@ -426,6 +426,23 @@ quiet = option(
     help="Show no progress and no advice.",
     section=GENERAL,
 )
+json_progress = option(
+    "--json-progress",
+    is_flag=True,
+    expose_value=False,
+    envvar=f"{PREFIX}_JSON_PROGRESS",
+    callback=lambda context, _, value: context.meta.update({JSON_PROGRESS: value}),
+    help="Show progress as JSON lines on stderr, for programs; also with --quiet.",
+    section=GENERAL,
+    is_seldom=True,
+)
+
+
+def progress(command: Command) -> Command:
+    """Add the options of a command that shows progress: `--quiet` and `--json-progress`."""
+    return quiet(json_progress(command))
+
+
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Also show every arm, slice and note, after the verdict.", section=GENERAL
 )
@@ -596,7 +613,7 @@ report_options = record(Outputs, argument="outputs", section="Reports")
 
 def verdict_options(step: type[Any]) -> Decorator:
     """Add all options of a command that ends in a verdict: those of its step, and those that such commands share."""
-    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, quiet)
+    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, progress)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         # From the inside, so that the help has them in this order

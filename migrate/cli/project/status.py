@@ -16,8 +16,9 @@ from migrate.audit_report import read_audit
 from migrate.audit_report.names import TRANSLATED
 from migrate.cli.configuration import read_migration
 from migrate.cli.next_step import next_line
+from migrate.cli.progress import progress_bar
 from migrate.cli.project.settings import CONFIGURATION, FILE, MigrationSettings
-from migrate.cli.terminal import PROGRAM, advise, progress_bar, show, show_json
+from migrate.cli.terminal import PROGRAM, advise, show, show_json
 from migrate.embedders.kinds import parse_spec, split_settings, split_spec
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.facts import document
