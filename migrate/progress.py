@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+_Piece = TypeVar("_Piece")
 
 Progress = Callable[[str, int, int | None], None]
 """Called as progress(stage, done, total); total is None where it is not known."""
@@ -30,6 +33,18 @@ def heard_by(progress: Progress) -> Iterator[None]:
 def note_progress(stage: str, done: int, total: int | None) -> None:
     """Report a stage far below whoever shows it, such as hashing a file; nobody hears of it in a program of others."""
     _listener.get()(stage, done, total)
+
+
+def count_pieces(
+    pieces: Iterable[_Piece], stage: str, total: int | None, size: Callable[[_Piece], int]
+) -> Iterator[_Piece]:
+    """Yield the pieces of a work, and report before each how much of it came before."""
+    done = 0
+    note_progress(stage, done, total)
+    for piece in pieces:
+        yield piece
+        done += size(piece)
+        note_progress(stage, done, total)
 
 
 @contextmanager

@@ -53,6 +53,7 @@ _UNITS: Final = {
     "judge labels": "stages",
     "judge probes": "probes",
     "match documents": "stores",
+    "read the documents": "bytes",
     "try other ways of embedding": "ways",
 }
 """What stages count that do not count documents."""
