@@ -1,4 +1,4 @@
-"""What is said of a command that Ctrl-C or SIGTERM has ended: what was kept, and that the same command goes on."""
+"""The line about a command that Ctrl-C or SIGTERM has ended: what was kept, and that the same command goes on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def _finished(request: Request) -> Iterator[str]:
     if len(made) > _NAMED:
         yield f"{len(made)} outputs are finished"
     elif made:
-        yield f"{' and '.join(made)} {'is' if len(made) == 1 else 'are'} finished"
+        verb = "is" if len(made) == 1 else "are"
+        yield f"{', '.join(made)} {verb} finished"
 
 
 def _cached(models: list[Embedder]) -> Iterator[str]:

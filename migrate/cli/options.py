@@ -484,7 +484,7 @@ class MarginOptions:
 
     def __post_init__(self) -> None:
         # On the command line alone: in a file, the confirmation would stand beside the margin for good
-        typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
+        typed = source_of("accept_margin") is ParameterSource.COMMANDLINE
         if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
             origin = f" (from {self.origin})" if self.origin else ""
             raise UsageError(
@@ -495,7 +495,7 @@ class MarginOptions:
     @property
     def origin(self) -> str:
         """The environment variable or file that the margin is from; empty if it was typed."""
-        source = _source_of("margin")
+        source = source_of("margin")
         if source is ParameterSource.ENVIRONMENT:
             return f"{PREFIX}_MARGIN"
         if source is ParameterSource.DEFAULT_MAP:
@@ -503,7 +503,8 @@ class MarginOptions:
         return ""
 
 
-def _source_of(name: str) -> ParameterSource | None:
+def source_of(name: str) -> ParameterSource | None:
+    """Return where a parameter of the command that is running has its value from."""
     return click.get_current_context().get_parameter_source(name)
 
 

@@ -60,7 +60,7 @@ _UNITS: Final = {
 
 
 class _Form(Protocol):
-    """How a stage is shown, from its first report to the end."""
+    """Form in which a stage is shown, from its first report to the end."""
 
     def show(self, done: int, total: int | None) -> None:
         """Show how far the stage is now."""

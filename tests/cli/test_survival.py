@@ -124,6 +124,27 @@ def test_a_command_that_was_killed_before_it_said_so_ends_well_the_next_time(com
     assert contents("out") == made
 
 
+FIT = "fit store --target openai:text-embedding-3-small,dimensions=8,batch-size=8,concurrency=1 --sample 60 -q -o new"
+
+
+@pytest.mark.parametrize("signals", [{3: signal.SIGINT}, {3: signal.SIGINT, 4: signal.SIGINT}, {3: signal.SIGTERM}])
+def test_what_was_embedded_is_told_and_is_not_paid_for_again(signals, store):
+    with OpenAIServer() as server:
+        server.gate = Gate(signals)
+        command = f"{FIT} --base-url {server.url}"
+        code, printed = server.gate.start(command)
+        kept = len(set(server.texts_served))
+        assert code == (143 if signal.SIGTERM in signals.values() else 130)
+        told = f"lead-migrate: interrupted; continue with the same command: {kept} embedded texts are in the cache"
+        assert printed.splitlines()[-1] == told
+        assert not Path("new").exists()
+        server.gate = None
+        code, printed = Gate({}).start(command)
+        assert (code, len(set(server.texts_served))) == (0, 60)
+        assert len(server.texts_served) <= 60 + AGAIN
+    assert Path("new").is_dir()
+
+
 def interrupted(*_args, **_options):
     raise KeyboardInterrupt
 
@@ -161,7 +182,11 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, store, judged, m
         note(place, name)
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, stage, interrupted)
-        lead_migrate(f"{command} broken", code=130)
+        told = lead_migrate(f"{command} broken", code=130).complaint
+    kept = "broken/stitch is finished"
+    if stage == "write_json":
+        kept = "broken/stitch, broken/store, broken/reference are finished"
+    assert told == f"lead-migrate: interrupted; continue with the same command: {kept}"
     done = calls.copy()
     calls.clear()
     code = lead_migrate(f"{command} broken", code=JUDGED).code
