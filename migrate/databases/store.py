@@ -365,8 +365,8 @@ def database_writer(driver: Driver, source: Store, folder: Path, dim: int) -> St
                 remarks = tuple(driver.write_copy(name, dim, old.rows, with_rests(counted(pages))))
             else:
                 lost = left_behind(source)
-                pages = _pages_of(source, rows)
-                written = driver.write_new(name, dim, source.info, with_rests(counted(pages)))
+                new_pages = with_rests(counted(_pages_of(source, rows)))
+                written = driver.write_new(name, dim, source.info, new_pages)
                 remarks = (*lost, *written)
         return Written(order=_order_of_ids(source), remarks=remarks)
 
