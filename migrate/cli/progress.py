@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -160,7 +160,9 @@ def _ticking(shown: _ShownProgress) -> Iterator[None]:
 
     def tick() -> None:
         while not ended.wait(_TICK_S):
-            shown.tick()
+            # A terminal that is gone is told by the thread that works
+            with suppress(OSError):
+                shown.tick()
 
     thread = Thread(target=tick, name="progress", daemon=True)
     thread.start()
