@@ -125,13 +125,13 @@ def hash_open_file(file: IO[bytes], function: str = BLAKE3) -> str:
     hasher = new_hasher(function)
     buffer = bytearray(_READ_BYTES)
     read = 0
-    told = 0
+    reported = 0
     while size := file.readinto(buffer):  # type: ignore[attr-defined]
         hasher.update(memoryview(buffer)[:size])
         read += size
-        if read - told >= _TOLD_BYTES:
+        if read - reported >= _TOLD_BYTES:
             note_progress("hash", read, os.fstat(file.fileno()).st_size)
-            told = read
+            reported = read
     return noted(hasher)
 
 

@@ -32,15 +32,17 @@ def watch_model(embedder: Embedder) -> None:
 
 def note_kept(error: KeyboardInterrupt, context: click.Context, request: Request) -> None:
     """Let an interruption say what the same command finds again."""
-    told = getattr(error, "__notes__", [])
-    rows = [note.removeprefix(GOES_ON) for note in told if note.startswith(GOES_ON)]
-    others = [note for note in told if not note.startswith(GOES_ON)]
-    kept = [*_finished(request), *rows, *_cached(context.meta.get(_MODELS, []))]
-    sentence = GOES_ON + ", ".join(kept) if kept else NOTHING_KEPT
-    if others:
-        # Of commands that have a sentence of their own
-        sentence = "; ".join([*others, *kept])
-    error.__notes__ = [sentence]
+    notes = getattr(error, "__notes__", [])
+    rows = [note.removeprefix(GOES_ON) for note in notes if note.startswith(GOES_ON)]
+    # Of commands that have a sentence of their own
+    sentences = [note for note in notes if not note.startswith(GOES_ON)]
+    remains = [*_finished(request), *rows, *_cached(context.meta.get(_MODELS, []))]
+    if sentences:
+        error.__notes__ = ["; ".join([*sentences, *remains])]
+    elif remains:
+        error.__notes__ = [GOES_ON + ", ".join(remains)]
+    else:
+        error.__notes__ = [NOTHING_KEPT]
 
 
 def kept_of(error: BaseException | None) -> str:
@@ -54,18 +56,18 @@ def kept_of(error: BaseException | None) -> str:
 
 
 def _finished(request: Request) -> Iterator[str]:
-    own = str(cache_folder())
+    cache = str(cache_folder())
     # A server is not asked: it may be what the user gave up waiting for
-    made = [
+    outputs = [
         location
         for location in request.outputs()
-        if not location.startswith(own) and ((path := path_in(location)) is None or path.exists())
+        if not location.startswith(cache) and ((path := path_in(location)) is None or path.exists())
     ]
-    if len(made) > _NAMED:
-        yield f"{len(made)} outputs are finished"
-    elif made:
-        verb = "is" if len(made) == 1 else "are"
-        yield f"{', '.join(made)} {verb} finished"
+    if len(outputs) > _NAMED:
+        yield f"{len(outputs)} outputs are finished"
+    elif outputs:
+        verb = "is" if len(outputs) == 1 else "are"
+        yield f"{', '.join(outputs)} {verb} finished"
 
 
 def _cached(models: list[Embedder]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
 import os
@@ -210,15 +211,22 @@ def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> N
     open_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
     sys.unraisablehook = _raise_again
+    # Registered first and so done last: while Python takes itself apart, a signal would end it without our code
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     logging.lastResort = Log(logging.WARNING)
     limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
     try:
         code = run(arguments, program=program)
     except KeyboardInterrupt as error:  # a second one, while the first was told
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = _interrupted(error)
-    # All has been said: whoever is impatient now ends the process at once, and without a traceback
+
+    def end(_number: int, _frame: FrameType | None) -> NoReturn:
+        os._exit(code)
+
+    # All has been said: whoever is impatient now ends the process at once, with its code and without a traceback
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, end)
     # Before Python does it at exit, where a full disk or a closed pipe would turn the exit code into 120
     close_streams()
     sys.exit(code)

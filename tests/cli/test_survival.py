@@ -5,6 +5,9 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -127,7 +130,7 @@ def test_a_command_that_was_killed_before_it_said_so_ends_well_the_next_time(com
 FIT = "fit store --target openai:text-embedding-3-small,dimensions=8,batch-size=8,concurrency=1 --sample 60 -q -o new"
 
 
-@pytest.mark.parametrize("signals", [{3: signal.SIGINT}, {3: signal.SIGINT, 4: signal.SIGINT}, {3: signal.SIGTERM}])
+@pytest.mark.parametrize("signals", [{3: signal.SIGINT}, {3: signal.SIGTERM}])
 def test_what_was_embedded_is_told_and_is_not_paid_for_again(signals, store):
     with OpenAIServer() as server:
         server.gate = Gate(signals)
@@ -143,6 +146,28 @@ def test_what_was_embedded_is_told_and_is_not_paid_for_again(signals, store):
         assert (code, len(set(server.texts_served))) == (0, 60)
         assert len(server.texts_served) <= 60 + AGAIN
     assert Path("new").is_dir()
+
+
+def test_whoever_is_impatient_sees_no_traceback(store, tmp_path):
+    """Ctrl-C three times: while requests are in flight, and while the first is dealt with."""
+    with OpenAIServer() as server:
+
+        def press(number):
+            if number == 3:
+                for _ in range(3):
+                    process.send_signal(signal.SIGINT)
+                    time.sleep(0.05)
+
+        server.gate = press
+        words = shlex.split(f"{FIT} --base-url {server.url}")
+        heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "migrate", *words], stderr=subprocess.PIPE, text=True, **heard
+        )
+        _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130, errors
+    assert "lead-migrate: interrupted; " in errors and "Traceback" not in errors and "ignored" not in errors
+    assert not Path("new").exists()
 
 
 def interrupted(*_args, **_options):
