@@ -164,7 +164,7 @@ def test_whoever_is_impatient_sees_no_traceback(store, tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-m", "migrate", *words], stderr=subprocess.PIPE, text=True, **heard
         )
-        _, errors = process.communicate(timeout=WAIT_S)
+        _, errors = process.communicate(timeout=2 * WAIT_S)
     assert process.returncode == 130, errors
     assert "lead-migrate: interrupted; " in errors and "Traceback" not in errors and "ignored" not in errors
     assert not Path("new").exists()
