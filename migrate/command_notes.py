@@ -74,6 +74,10 @@ class Request:
         """Note, when the command ends, that an output is there; something else says until then that it is complete."""
         self._made[location] = None
 
+    def outputs(self) -> list[str]:
+        """Return the locations of what the command has made so far, or was about to give its name."""
+        return list(self._made)
+
     def ends(self, code: int) -> None:
         """Note how the command ended that has made its outputs; those in temporary folders are gone by now."""
         # opening a store on a server may write files to the cache, which are something made too

@@ -43,7 +43,7 @@ OUTSIDE = ("live", "lab", "engines", "collections")
 
 # On the ground floor, where modules are single files, these may use those.
 GROUND_FLOOR = {
-    "digests": {"errors", "files"},
+    "digests": {"errors", "files", "progress"},
     "files": {"errors", "command_notes"},
     "locations": {"errors"},
     "manifest": {"digests", "errors", "files", "reading", "version"},
@@ -53,7 +53,7 @@ GROUND_FLOOR = {
     "display": {"errors"},
     "outcome": {"display", "errors"},
     "plugins": {"errors"},
-    "work": {"digests", "errors", "files", "locations", "command_notes", "threads", "vectors", "version"},
+    "work": {"digests", "errors", "files", "locations", "command_notes", "progress", "threads", "vectors", "version"},
 }
 
 # The commands of rooms that the core never imports

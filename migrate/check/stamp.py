@@ -92,6 +92,11 @@ def _keep(store: Store, manifest: Manifest, *, force: bool) -> Path | str:
     return store.companions.keep(manifest)
 
 
+def takes_stamp(store: Store) -> bool:
+    """Return whether there is a place for the manifest of a store; a collection of a server may have none."""
+    return store.companions is not None and store.companions.has_place()
+
+
 def manifest_place(store: Store) -> Path | str:
     """Return the file that a stamp writes, or what to call it where it lies in a database."""
     files = as_files(store)

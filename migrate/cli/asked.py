@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import click
 
+from migrate.cli.interruption import note_kept
 from migrate.cli.terminal import PROGRAM, complain, show_again
 from migrate.command_notes import Request, run_request
 from migrate.errors import LeadMigrateError, OutputError, StoreError, UsageError
@@ -29,6 +30,9 @@ def run_once(context: click.Context, invoke: Callable[[click.Context], Any]) -> 
     try:
         with run_request(request):
             code = invoke(context)
+    except KeyboardInterrupt as error:
+        note_kept(error, context, request)
+        raise
     except (UsageError, StoreError):
         # With --force it was not refused for what is there: it was to be done again, and could not be
         if context.params.get("force") or (code := _ended_before(request)) is None:

@@ -12,8 +12,9 @@ from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending, cached_texts, warn_of_old_prices
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import source_model_of, stop_if_same
 from migrate.cost.rates import CALIBRATION_TEXTS
 from migrate.embedders import facts_of

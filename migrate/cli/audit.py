@@ -7,22 +7,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from click.core import ParameterSource
+
 from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.document import report_of
 from migrate.audit.locations import locations_of
 from migrate.audit.options import names_store
 from migrate.audit.step import Audit
+from migrate.audit_report import read_audit
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
-from migrate.cli.options import MarginOptions, ModelOptions, Outputs
+from migrate.cli.options import MarginOptions, ModelOptions, Outputs, source_of
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar
+from migrate.cli.terminal import advise
 from migrate.cli.unread import DOCUMENTS, QUERIES, offer_hold_out, with_unread
 from migrate.cli.verdict import load_model_of, show_report, warn_of_few, warn_of_few_queries
 from migrate.embedders import special_options
 from migrate.embedders.kinds import split_settings, with_settings
+from migrate.errors import LeadMigrateError
 from migrate.files import free_path
+from migrate.reading import MalformedError
 from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.stores.all_true import is_made_from_another
 
@@ -62,7 +68,8 @@ def command(
         target=request.target,
     )
     # Before anything is spent
-    outputs.refuse(*local_paths(*read), force=request.force)
+    force = request.force or _is_of_file(outputs)
+    outputs.refuse(*local_paths(*read), force=force)
     with advise_other_queries(), progress_bar() as progress:
         announce = Announce(pool=lambda step: advise(step.sentence))
         context = RunContext(progress=progress, announce=announce, margin_from=margin_from)
@@ -76,10 +83,26 @@ def command(
     report = report_of(replace(result, locations=locations, documents_per_s=rate))
     paid.finish()
     page = outputs.first(".html")
-    code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=request.force)
+    code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=force)
     if not as_json:
         advise_recommendation(report.recommendation)
     return code
+
+
+def _is_of_file(outputs: Outputs) -> bool:
+    """Return whether all reports that are there are those of earlier audits, in the place that a settings file names.
+
+    The file has one report, that of its migration as it is now, so the next audit replaces it without being told to.
+    """
+    if source_of("report") is not ParameterSource.DEFAULT_MAP:
+        return False
+    for path in filter(Path.exists, outputs.report):
+        try:
+            created = (read_audit(str(path)).get("manifest") or {}).get("created")
+        except (OSError, MalformedError, LeadMigrateError):
+            return False
+        advise(f"{path}: the audit of {created} is replaced")
+    return True
 
 
 def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: str) -> Embedder:

@@ -18,8 +18,9 @@ from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import advise_next, model_words, path_beside
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show_result
+from migrate.cli.terminal import advise, show_result
 from migrate.cost.meter import SpendingCap
 from migrate.files import refuse_file
 from migrate.report.check import check_document, check_sections

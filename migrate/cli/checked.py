@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migrate.check import Cause, leave_finding
+from migrate.check.stamp import takes_stamp
 from migrate.cli.next_step import advise_next, advise_store, may_not_load, path_beside
 from migrate.cli.terminal import advise
 from migrate.embedders import special_options
@@ -32,14 +33,14 @@ def lead_on(store: str, spec: str, opened: Store, result: Compatibility) -> None
     is_kept = _keep_finding(opened, finding)
     if finding is not None and is_kept:
         advise_next("stamp", store, "--as-found", *force)
-    elif finding is not None and (opened.companions is not None or not result.compatible):
+    elif finding is not None and (takes_stamp(opened) or not result.compatible):
         _advise_found(store, spec, opened, finding, force)
     elif result.cause is Cause.SHORTENED and takes_dimensions(result.model.spec):
         advise_next("check", store, f"--model={with_settings(spec, {'dimensions': opened.info.dim})}")
     elif result.cause is Cause.MANIFEST and recorded is not None and not may_not_load(recorded):
         spec = with_settings(recorded.spec, special_options(recorded))
         advise_next("check", store, f"--model={spec}")
-    elif opened.companions is not None and result.suits_queries:
+    elif takes_stamp(opened) and result.suits_queries:
         advise("the model's queries are right for these vectors all the same, so the store may be stamped")
         advise_next("stamp", store, f"--model={spec}", "--trust", *force)
     elif result.compatible:
@@ -56,7 +57,7 @@ def _advise_found(store: str, spec: str, opened: Store, finding: Found, force: S
     # What was typed of these is what the check has refuted
     defaults = {"dimensions": None, "document_prefix": None, "query_prefix": None}
     spec = with_settings(finding.spec, {**typed_settings, **defaults, **finding.options})
-    if opened.companions is not None:
+    if takes_stamp(opened):
         advise_next("stamp", store, f"--model={spec}", *force)
     else:
         advise_next("check", store, f"--model={spec}")
@@ -101,7 +102,7 @@ def _advise_repair(store: str, spec: str, opened: Store, result: Compatibility) 
 def _keep_finding(opened: Store, finding: Found | None) -> bool:
     """Keep what was found for a stamp, where there is a place for one; whether it was kept."""
     kept = finding
-    if opened.companions is None:
+    if not takes_stamp(opened):
         kept = None
     try:
         # Without one too: a finding of an earlier check would be stamped otherwise

@@ -12,7 +12,8 @@ from migrate.audit.locations import Locations
 from migrate.audit.query_set import QuerySet
 from migrate.cli.next_step import advise_next, advise_recommendation
 from migrate.cli.outputs import summary_text
-from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import advise, show
 from migrate.cli.unread import with_unread
 from migrate.datasets.beir import write_beir
 from migrate.datasets.stdlib import LARGE, SMALL, stdlib_beir, vectors_of

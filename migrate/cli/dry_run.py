@@ -10,7 +10,7 @@ import click
 
 from migrate.cli.options import command_name
 from migrate.cli.terminal import advise, show, show_json
-from migrate.cost.spending import estimate_of
+from migrate.cost.spending import count_expected, estimate_of
 from migrate.display import dollars
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _free_sentences(models: Sequence[PlannedModel]) -> Iterator[str]:
     """Say what models that cost no money would embed, those in the cache among it."""
     for model in models:
         if model.meter is None:
-            count = sum(1 for _ in model.documents()) + len(model.queries)
+            count = count_expected(model)
             if not count:
                 continue
             name = model.name or model.embedder.profile.spec

@@ -13,8 +13,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
 from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.unread import count_unread_of_sample, warn_of_store
 from migrate.cli.verdict import stop_if_same, warn_of_few
 from migrate.errors import InputError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from migrate.cli.interruption import watch_model
 from migrate.cli.options import SETTINGS
 from migrate.datasets.download import BEIR_MD5
 from migrate.embedders import load_embedder, recorded_options
@@ -67,6 +68,7 @@ def load_model(
         settings = {**recorded_options(recorded), **settings}
     cache = model.cache_file
     embedder = load_embedder(spec, base_url=model.base_url, **settings, state=state, cache=cache, seed=seed)
+    watch_model(embedder)
     if not asks_again or cache is not None or not embedder.cacheable:
         return embedder
     temporary_cache = _file_aside()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from migrate.cli.next_step import STORE, advise_next, advise_store
+from migrate.cli.progress import progress_bar
 from migrate.cli.terminal import show, show_json
 from migrate.inspect import Inspect
 from migrate.report.characters import printable
@@ -16,7 +17,8 @@ from migrate.stores.base import NO_TEXTS
 def command(request: Inspect, as_json: bool) -> None:
     """Show what STORE or STITCH contains."""
     store = str(request.store)
-    document = request.run()
+    with progress_bar():
+        document = request.run()
     if as_json:
         show_json(document)
     elif "stores" in document:

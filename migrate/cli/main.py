@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import logging
 import os
@@ -195,14 +196,37 @@ def _on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Terminated
 
 
+def _raise_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Let an interruption count that came while Python could not raise it, as in a finalizer."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        number = signal.SIGTERM if issubclass(unraisable.exc_type, _Terminated) else signal.SIGINT
+        signal.raise_signal(number)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def main(arguments: Sequence[str] | None = None, *, program: str = PROGRAM) -> NoReturn:
     """Run the command line and exit; `program` is what the user typed to start it."""
     # First of all: a file that is opened before takes the number of a stream that is missing
     open_streams()
     signal.signal(signal.SIGTERM, _on_sigterm)
+    sys.unraisablehook = _raise_again
+    # Registered first and so done last: while Python takes itself apart, a signal would end it without our code
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     logging.lastResort = Log(logging.WARNING)
     limit_threads()  # here, as NumPy is not loaded yet, and as this process is ours
-    code = run(arguments, program=program)
+    try:
+        code = run(arguments, program=program)
+    except KeyboardInterrupt as error:  # a second one, while the first was told
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = _interrupted(error)
+
+    def end(_number: int, _frame: FrameType | None) -> NoReturn:
+        os._exit(code)
+
+    # All has been said: whoever is impatient now ends the process at once, with its code and without a traceback
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     # Before Python does it at exit, where a full disk or a closed pipe would turn the exit code into 120
     close_streams()
     sys.exit(code)
@@ -316,9 +340,10 @@ def _complain(message: str) -> None:
 
 def _interrupted(error: BaseException) -> int:
     # Click turns what interrupted it into an Abort
+    from migrate.cli.interruption import kept_of
+
     cause = error.__cause__ or error
-    hints = getattr(cause, "__notes__", None) or ["run the same command again; nothing unfinished was kept"]
-    _complain(f"interrupted; {hints[0]}")
+    _complain(f"interrupted; {kept_of(cause)}")
     # As shells tell of a process that a signal ended: 128 and the number of SIGTERM or SIGINT
     if isinstance(cause, _Terminated):
         return 143

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from migrate.cli.configuration import read_migration
+from migrate.cli.project.settings import CONFIGURATION
 from migrate.cli.terminal import PROGRAM, advise, is_quiet
 from migrate.embedders import find_model, load_embedder
 from migrate.embedders.kinds import may_cost_money, runs_code, split_settings, split_spec
@@ -52,7 +54,7 @@ _TO_FILL_IN = {
 _MODEL = ("base_url", "cache")
 """Options of models, which the next command wants too."""
 
-_PASSING = {"report", "as_json", "quiet", "verbose", "force", "restart"}
+_PASSING = {"report", "as_json", "quiet", "json_progress", "verbose", "force", "restart"}
 """Parameters of what a command leaves behind, and of how it prints."""
 
 _OF_QUERIES = {"judged", "queries", "split", "group_field"}
@@ -97,10 +99,19 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
     elif not is_made_from_another(store):
-        advise_next("assess", word, "--target", TARGET)
+        advise_next("assess", word, "--target", _target_of_file(word) or TARGET)
     elif not advise_switch(OLD, None, word):
         target = target_words(store.info.recorded_model, spec, beside=[word])
         advise_next("audit", word, "--reference", "pool", *judged_words(), *target)
+
+
+def _target_of_file(word: str) -> str | None:
+    """Return the model that a settings file moves this store to; None without one."""
+    path = click.get_current_context().meta.get(CONFIGURATION)
+    if path is None:
+        return None
+    migration = read_migration(path)
+    return migration.target if migration.store == word else None
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from migrate.cli import SUMMARIES
 from migrate.cli.project.settings import CONFIGURATION, note_origin, prefer_typed
-from migrate.cli.terminal import QUIET
+from migrate.cli.terminal import JSON_PROGRESS, QUIET
 from migrate.errors import UsageError
 from migrate.files import default_cache_path, real_path, refuse_file
 from migrate.locations import hide_secrets, place_of
@@ -426,6 +426,23 @@ quiet = option(
     help="Show no progress and no advice.",
     section=GENERAL,
 )
+json_progress = option(
+    "--json-progress",
+    is_flag=True,
+    expose_value=False,
+    envvar=f"{PREFIX}_JSON_PROGRESS",
+    callback=lambda context, _, value: context.meta.update({JSON_PROGRESS: value}),
+    help="Show progress as JSON lines on stderr, for programs; also with --quiet.",
+    section=GENERAL,
+    is_seldom=True,
+)
+
+
+def progress(command: Command) -> Command:
+    """Add the options of a command that shows progress: `--quiet` and `--json-progress`."""
+    return quiet(json_progress(command))
+
+
 verbose = option(
     "--verbose", "-v", is_flag=True, help="Also show every arm, slice and note, after the verdict.", section=GENERAL
 )
@@ -467,7 +484,7 @@ class MarginOptions:
 
     def __post_init__(self) -> None:
         # On the command line alone: in a file, the confirmation would stand beside the margin for good
-        typed = _source_of("accept_margin") is ParameterSource.COMMANDLINE
+        typed = source_of("accept_margin") is ParameterSource.COMMANDLINE
         if self.margin < LOWEST_MARGIN and not (typed and self.accept_margin == self.margin):
             origin = f" (from {self.origin})" if self.origin else ""
             raise UsageError(
@@ -478,7 +495,7 @@ class MarginOptions:
     @property
     def origin(self) -> str:
         """The environment variable or file that the margin is from; empty if it was typed."""
-        source = _source_of("margin")
+        source = source_of("margin")
         if source is ParameterSource.ENVIRONMENT:
             return f"{PREFIX}_MARGIN"
         if source is ParameterSource.DEFAULT_MAP:
@@ -486,7 +503,8 @@ class MarginOptions:
         return ""
 
 
-def _source_of(name: str) -> ParameterSource | None:
+def source_of(name: str) -> ParameterSource | None:
+    """Return where a parameter of the command that is running has its value from."""
     return click.get_current_context().get_parameter_source(name)
 
 
@@ -596,7 +614,7 @@ report_options = record(Outputs, argument="outputs", section="Reports")
 
 def verdict_options(step: type[Any]) -> Decorator:
     """Add all options of a command that ends in a verdict: those of its step, and those that such commands share."""
-    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, quiet)
+    shared = (record(step), agreed, accept_margin, model_options, report_options, dry_run, as_json, verbose, progress)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         # From the inside, so that the help has them in this order

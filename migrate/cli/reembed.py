@@ -10,8 +10,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import JUDGED, OLD, advise_next, advise_switch, judged_words, warn_of_place
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.translate import run_translation
 from migrate.cli.unread import warn_of_store
 from migrate.cli.verdict import load_model_of, refuse_recorded_code, stop_if_same

@@ -23,9 +23,10 @@ from migrate.cli.options import (
     ModelOptions,
     Outputs,
 )
+from migrate.cli.progress import progress_bar
 from migrate.cli.reembed import show_reembedded
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.terminal import advise, show
 from migrate.cli.unread import offer_hold_out, with_unread
 from migrate.cli.verdict import (
     show_report,

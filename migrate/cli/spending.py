@@ -18,8 +18,8 @@ from migrate.cli.next_step import advise_paragraph, command_line
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import PROGRAM, advise, bar_hidden, warn
 from migrate.cost.deal import weigh
-from migrate.cost.spending import TARGET
-from migrate.display import dollars
+from migrate.cost.spending import TARGET, count_expected
+from migrate.display import counted, dollars
 from migrate.embedders import facts_of
 from migrate.embedders.cache import are_cached, cache_of
 from migrate.errors import SpendingError
@@ -82,8 +82,11 @@ class Spending:
 
     def agree(self, plan: Job[Any], *, progress: Progress) -> None:
         """Print what a plan will cost, and ask where it is more than may be spent without a question."""
-        if all(model.meter is None for model in plan.models if model.role == TARGET):
-            advise("to embed: the target model costs no money")
+        targets = [model for model in plan.models if model.role == TARGET]
+        if all(model.meter is None for model in targets):
+            count = sum(map(count_expected, targets))
+            texts = f"up to {counted(count, 'text', 'texts')}" if count else "nothing"
+            advise(f"to embed: {texts}; the target model costs no money")
         self.agree_on(plan.models, progress=progress)
         plan.cap.cap_usd = self.cap_usd
 

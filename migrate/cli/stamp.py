@@ -9,7 +9,8 @@ from migrate.cli.dry_run import stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import advise_next, advise_store
 from migrate.cli.options import ModelOptions
-from migrate.cli.terminal import progress_bar, show_result
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import show_result
 from migrate.embedders.kinds import with_settings
 from migrate.report.check import stamp_document, stamp_text
 from migrate.steps.stamp import Stamp

@@ -12,6 +12,7 @@ import click
 
 from migrate.cli.dry_run import stop_if_dry
 from migrate.cli.next_step import advise_worker
+from migrate.cli.progress import progress_bar
 from migrate.cli.terminal import advise, show_result
 from migrate.errors import UsageError
 from migrate.files import command_ends, real_path
@@ -28,14 +29,16 @@ _Done = TypeVar("_Done", bound="Switched | Dropped")
 def command(request: Switch, dry_run: bool, as_json: bool) -> None:
     """Put the store NEW in the place of OLD."""
     if dry_run:
-        planned = request.open().done
+        with progress_bar():
+            planned = request.open().done
         stop_if_dry(
             dry_run,
             reads=[planned.old, planned.new, request.audit],
             writes=[f"the name {planned.old}, for the new store", f"{planned.aside}, for the old one"],
             as_json=as_json,
         )
-    done = request.run()
+    with progress_bar():
+        done = request.run()
     moved = _folder_under_shell(done)
     name = done.old if moved else str(request.old)
     _show("switch", done, lambda done: switched_text(done, name), as_json=as_json)
@@ -73,7 +76,9 @@ def rollback(request: Rollback, dry_run: bool, as_json: bool) -> None:
             writes=[f"the name {planned.old}, for the old store", f"{planned.new}, for the new one"],
             as_json=as_json,
         )
-    _show("rollback", request.run(), rolled_back_text, as_json=as_json)
+    with progress_bar():
+        done = request.run()
+    _show("rollback", done, rolled_back_text, as_json=as_json)
 
 
 @command_ends()
@@ -86,7 +91,9 @@ def forget(request: Forget, yes: bool, dry_run: bool, as_json: bool) -> None:
         raise UsageError(f"{deleted} would be deleted, and there is no terminal to ask in; agree with --yes")
     if not yes and not click.confirm(f"Delete {deleted}?", err=True):
         raise UsageError(f"{deleted}: not agreed to; nothing was deleted")
-    _show("forget", request.run(), forgotten_text, as_json=as_json)
+    with progress_bar():
+        done = request.run()
+    _show("forget", done, forgotten_text, as_json=as_json)
 
 
 def _show(kind: str, done: _Done, text: Callable[[_Done], str], *, as_json: bool) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from migrate.cli.dry_run import models_for
 from migrate.cli.next_step import JUDGED, advise_next, advise_switch
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cli.verdict import load_model_of
 from migrate.cli.watch import watch as follow

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +18,6 @@ import click
 from migrate.command_notes import running
 from migrate.errors import OutputError
 from migrate.locations import scrub
-from migrate.progress import Progress, no_progress
 from migrate.report.characters import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
@@ -181,6 +178,8 @@ def warn(text: str) -> None:
 
 QUIET = "migrate.quiet"
 """Under this name click's context says whether `--quiet` was given."""
+JSON_PROGRESS = "migrate.json_progress"
+"""Under this name it says whether `--json-progress` was given."""
 
 
 def is_quiet() -> bool:
@@ -202,116 +201,30 @@ def coloured_verdict(text: str) -> str:
     )
 
 
-_LINES_EVERY_S = 30.0
-"""Seconds between two lines of progress where no bar is drawn; a stage that takes less has none."""
+LOCK = RLock()
+"""Held by whoever writes to the terminal: a bar is drawn by a thread of its own too."""
 
 _bar: tqdm[Any] | None = None
 """The bar that is on the terminal now. There is one terminal, and so one bar."""
 
-_shown: Progress = no_progress
-"""The callback of the bar that a command has begun."""
 
-
-class _Lines(io.StringIO):
-    """A stream that prints what is drawn as lines."""
-
-    def write(self, text: str) -> int:
-        """Print a line, unless it is empty."""
-        if text.strip():
-            complain(text.strip())
-        return len(text)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Give a callback that shows how far each stage is, on stderr: done, total, rate and the time left.
-
-    A bar where a person looks on; elsewhere, as in a pipe or in CI, a line from time to time.
-    """
-    global _bar, _shown
-    is_watched = _is_watched()
-    current = ""
-    bar: tqdm[Any] | None = None
-
-    def report(stage: str, done: int, total: int | None) -> None:
-        global _bar
-        nonlocal current, bar
-        # A stage can begin again: documents are embedded, then queries
-        if bar is None or stage != current or done < bar.n:
-            if bar is not None:
-                bar.close()
-            new_bar = _drawn_bar if is_watched else _lines
-            # What is done already, as by an earlier run, says nothing about the rate
-            bar = new_bar(stage, done, total)
-            current = stage
-            _bar = bar if is_watched else None
-        bar.total = total
-        bar.update(done - bar.n)
-
-    try:
-        _shown = no_progress if is_quiet() else report
-        yield show_progress
-    finally:
-        _bar = None
-        _shown = no_progress
-        if bar is not None:
-            bar.close()
-
-
-def show_progress(stage: str, done: int, total: int | None) -> None:
-    """Show how far a stage is, while a command has a `progress_bar`: the callback of steps that commands make."""
-    _shown(stage, done, total)
-
-
-def _drawn_bar(stage: str, done: int, total: int | None) -> tqdm[Any]:
-    columns = shutil.get_terminal_size().columns
-    # What stands beside the name of the stage takes so many columns
-    form = "{desc} {bar} {n_fmt}/{total_fmt} {rate_fmt} {remaining}"
-    width_used = 36
-    if columns < 60:
-        form = "{desc} {n_fmt}/{total_fmt} {remaining}"
-        width_used = 20
-    return _tqdm(
-        stage[: columns - width_used], done, total, every_s=0.1, file=sys.stderr, ncols=columns, bar_format=form
-    )
-
-
-def _lines(stage: str, done: int, total: int | None) -> tqdm[Any]:
-    form = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
-    wait_s = _LINES_EVERY_S
-    return _tqdm(stage, done, total, every_s=wait_s, delay=wait_s, file=_Lines(), bar_format=form)
-
-
-def _tqdm(stage: str, done: int, total: int | None, *, every_s: float, **options: Any) -> tqdm[Any]:
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0  # no thread looks on
-    # By default tqdm makes a lock of `multiprocessing`, and with it the choice of how later processes start
-    tqdm.set_lock(RLock())
-    # The rate is a mean of minutes, as a candidate or a batch may take one.
-    return tqdm(
-        desc=stage, initial=done, total=total, leave=False, mininterval=every_s, miniters=1, smoothing=0.05, **options
-    )
+def put_bar(bar: tqdm[Any] | None) -> None:
+    """Let a bar be the one that makes room for what is printed; None where there is none any more."""
+    global _bar
+    _bar = bar
 
 
 @contextmanager
 def bar_hidden() -> Iterator[None]:
     """Take the bar off the terminal, so that something else can be printed or asked."""
-    hidden = _bar
-    if hidden is None:
-        yield
-        return
-    hidden.clear()
-    try:
-        yield
-    finally:
-        # Drawn again even after an error: what is told next goes below it
-        hidden.refresh()
-
-
-def _is_watched() -> bool:
-    """Return whether stderr is a terminal that can move its cursor, and nobody asked for plain text."""
-    environment = os.environ
-    plain = environment.get("NO_COLOR") or environment.get("CI", "").lower() not in ("", "0", "false")
-    wide = shutil.get_terminal_size().columns >= NARROWEST
-    return sys.stderr.isatty() and wide and not plain and environment.get("TERM", "dumb") not in ("dumb", "unknown")
+    with LOCK:
+        hidden = _bar
+        if hidden is None:
+            yield
+            return
+        hidden.clear()
+        try:
+            yield
+        finally:
+            # Drawn again even after an error: what is told next goes below it
+            hidden.refresh()

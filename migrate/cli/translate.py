@@ -19,8 +19,9 @@ from migrate.cli.next_step import (
     target_words,
 )
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending, with_views
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import refuse_recorded_code
 from migrate.cost.spending import VIEW
 from migrate.embedders import is_spec_of

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from migrate.cli.options import ModelOptions
-from migrate.cli.terminal import advise, progress_bar, show
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import advise, show
 from migrate.cli.verdict import load_model_of
 from migrate.display import counted, dollars
 from migrate.embedders.base import Embedder

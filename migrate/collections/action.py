@@ -12,8 +12,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths
 from migrate.cli.next_step import JUDGED, TARGET, advise_next, target_words
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of, source_model_of, stop_if_same
 from migrate.collections.auditing import (
     collections_document,

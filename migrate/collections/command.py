@@ -47,7 +47,7 @@ def inspect() -> None:
 @options.force
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.collections.action:fit")
 def fit() -> None:
     """Learn one map from the vectors of all collections that match STORE.
@@ -71,7 +71,7 @@ def fit() -> None:
 )
 @options.force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.collections.action:translate")
 def translate() -> None:
     """Translate each of the collections into a store of its own, by the output of `collections fit`.
@@ -98,7 +98,7 @@ def translate() -> None:
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.collections.action:audit")
 def audit() -> None:
     """Judge each of the collections in STORE, the output of `collections translate`.

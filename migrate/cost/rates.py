@@ -12,6 +12,7 @@ from migrate.embedders.cache import with_choosers
 from migrate.embedders.rates import parse_rate
 from migrate.embedders.registry import rate_limits
 from migrate.errors import UsageError
+from migrate.progress import one_step
 from migrate.vectors import Text
 
 
@@ -126,8 +127,9 @@ def measure_rate(embedder: Embedder, texts: Sequence[Text], *, again: bool = Fal
     # The first calls load weights and open connections, which a long run does once
     embed(texts[:_WARM_UP])
     timed = texts[_WARM_UP:] or texts
-    started = time.perf_counter()
-    embed(timed)
-    # A coarse clock can measure nothing for a few short texts
-    elapsed = max(time.perf_counter() - started, 1e-9)
+    with one_step("measure the speed of the model"):
+        started = time.perf_counter()
+        embed(timed)
+        # A coarse clock can measure nothing for a few short texts
+        elapsed = max(time.perf_counter() - started, 1e-9)
     return Rate(60 * len(timed) / elapsed, None, f"as measured here on {len(timed)} documents")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -167,3 +167,12 @@ def estimate_of(models: Iterable[PlannedModel], *, progress: Progress = no_progr
     """Count and price what the models will be asked for."""
     estimates = [model.estimate(progress=progress) for model in models]
     return PlanEstimate(tuple(estimate for estimate in estimates if estimate is not None))
+
+
+def count_expected(model: PlannedModel) -> int:
+    """Return how many texts a model may have to embed, those in the cache among them."""
+    documents = model.documents()
+    if isinstance(documents, Sized):
+        return len(documents) + len(model.queries)
+    # A whole store is read for it
+    return sum(1 for _ in documents) + len(model.queries)

@@ -250,6 +250,10 @@ class DatabaseCompanions(Companions):
             return kept_folder(names.token(rows.driver.name))
         return rows.driver.folder
 
+    def has_place(self) -> bool:
+        """Return whether there is a folder: a server that does not say which collection it is has none."""
+        return self.folder() is not None
+
     def manifest(self) -> Manifest | None:
         """Return the manifest of the store; not that of another collection in its folder."""
         manifest = self._manifest_in(self.folder())

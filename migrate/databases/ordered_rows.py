@@ -27,6 +27,7 @@ from migrate.databases.driver import DatabaseRows, Page, in_parts
 from migrate.errors import LeadMigrateError, LockedError, StoreError
 from migrate.files import atomic_file, open_descriptor, output_errors, require_room, sha256_json, work_folder
 from migrate.pace import with_rests
+from migrate.progress import count_pieces
 from migrate.stores.base import StoreInfo
 from migrate.stores.documents.base import LazyIds
 from migrate.stores.export import IDS_NAME, IdIndex, VectorFile
@@ -92,7 +93,8 @@ class RowExport:
         if self._index is None:
             self._index = self._saved_index()
         if self._index is None:
-            self._index = self._whole(IdIndex.of((page.ids for page in self.pages(vectors=False)), self.rows.location))
+            pages = self._counted(self.pages(vectors=False), "read the ids")
+            self._index = self._whole(IdIndex.of((page.ids for page in pages), self.rows.location))
         return self._index
 
     def _saved_index(self) -> IdIndex | None:
@@ -167,7 +169,7 @@ class RowExport:
                 if self._index is not None:
                     return
             start = 0
-            for page in self.pages():
+            for page in self._counted(self.pages(), "read the store"):
                 rows = self.rows_of(page, start)
                 file.put(rows, page.vectors)
                 start += len(rows)
@@ -182,7 +184,7 @@ class RowExport:
             nonlocal is_in_order
             start = 0
             last = ""
-            for page in self.pages():
+            for page in self._counted(self.pages(), "read the store"):
                 # texts of Python and their bytes in UTF-8 have one order
                 ids = [last, *page.ids]
                 is_in_order = all(map(operator.lt, ids, page.ids))
@@ -196,6 +198,9 @@ class RowExport:
 
         index = IdIndex.of(listed(), self.rows.location)
         return self._whole(index) if is_in_order else None
+
+    def _counted(self, pages: Iterable[Page], stage: str) -> Iterator[Page]:
+        return count_pieces(pages, stage, self.info.count, lambda page: len(page.ids))
 
     def pages(self, *, vectors: bool = True, records: bool = False) -> Iterator[Page]:
         """Read all records as the database orders them; vectors are (len(ids), dim), float32."""

@@ -709,6 +709,10 @@ class PgvectorCompanions(DatabaseCompanions):
         """Return a copy of what lies beside the store, in a folder of this machine; None without a manifest."""
         return self.rows.folder
 
+    def has_place(self) -> bool:
+        """Return True: a manifest is kept in the database."""
+        return True
+
     def read(self) -> Path | None:
         """Read what lies beside the store into that folder."""
         schema, table = self.rows.table.path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeGuard
@@ -31,6 +32,7 @@ from migrate.errors import StoreError, UsageError
 from migrate.files import canonical_json, work_folder
 from migrate.locations import Address
 from migrate.pace import with_rests
+from migrate.progress import count_pieces
 from migrate.stores.added_fields import are_of_same_records, field_is_asked
 from migrate.stores.base import (
     BATCH_SIZE,
@@ -356,13 +358,15 @@ def database_writer(driver: Driver, source: Store, folder: Path, dim: int) -> St
     def complete(rows: Rows, _shards: ShardFolder) -> Written:
         """Write the collection: a copy if the source is of the same database, else its documents."""
         name = _unpublished_name(driver, folder)
+        counted = partial(count_pieces, stage="write the store", total=rows.count, size=_page_size)
         with driver.errors():
             if old is not None:
                 pages = (replace(page, vectors=rows.take(at)) for page, at in old.whole_pages())
-                remarks = tuple(driver.write_copy(name, dim, old.rows, with_rests(pages)))
+                remarks = tuple(driver.write_copy(name, dim, old.rows, with_rests(counted(pages))))
             else:
                 lost = left_behind(source)
-                written = driver.write_new(name, dim, source.info, with_rests(_pages_of(source, rows)))
+                new_pages = with_rests(counted(_pages_of(source, rows)))
+                written = driver.write_new(name, dim, source.info, new_pages)
                 remarks = (*lost, *written)
         return Written(order=_order_of_ids(source), remarks=remarks)
 
@@ -383,6 +387,10 @@ def _order_of_ids(source: Store) -> NDArray[np.int64] | None:
         return None
     keys = [doc_id.encode() for batch in source.scan() for doc_id in batch.ids]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def _page_size(page: Page) -> int:
+    return len(page.ids)
 
 
 def _pages_of(source: Store, rows: Rows) -> Iterator[Page]:

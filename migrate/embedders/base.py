@@ -81,7 +81,13 @@ class Embedder(ABC):
         """
         for start in range(0, len(texts), self.batch_size):
             batch = range(start, min(start + self.batch_size, len(texts)))
-            keep(batch, self.embed([texts[position] for position in batch], role))
+
+            def within(stage: str, done: int, size: int | None, start: int = start) -> None:
+                # The end of a batch is reported below, when it was handed over
+                if done != size:
+                    progress(stage, start + done, len(texts))
+
+            keep(batch, self.embed([texts[position] for position in batch], role, progress=within))
             progress("embed", batch.stop, len(texts))
 
     def embed_documents(self, texts: Sequence[Text], *, progress: Progress = no_progress) -> Vectors:
@@ -131,13 +137,24 @@ def gather(embedder: Embedder, texts: Sequence[Text], role: Role, progress: Prog
 
 
 def in_batches(
-    texts: Sequence[Text], size: int, dim: int, embed: Callable[[Sequence[Text]], Vectors], progress: Progress
+    texts: Sequence[Text],
+    size: int,
+    dim: int,
+    embed: Callable[[Sequence[Text], Callable[[int], None]], Vectors],
+    progress: Progress,
 ) -> Vectors:
-    """Return the vectors, (len(texts), dim), that `embed` gives to `size` texts at a time."""
+    """Return the vectors, (len(texts), dim), that `embed` gives to `size` texts at a time.
+
+    It may call its second argument with how many of these are done.
+    """
     vectors = np.empty((len(texts), dim), dtype=np.float32)
     for start in range(0, len(texts), size):
         batch = texts[start : start + size]
-        vectors[start : start + len(batch)] = embed(batch)
+
+        def within(done: int, start: int = start) -> None:
+            progress("embed", start + done, len(texts))
+
+        vectors[start : start + len(batch)] = embed(batch, within)
         progress("embed", start + len(batch), len(texts))
     return vectors
 

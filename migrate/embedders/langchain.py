@@ -118,7 +118,7 @@ class LangChainEmbedder(PrefixedModel):
         """
         require_texts(texts, model=self.spec)
         dim = self.dimensions or self._probe()[0]
-        return in_batches(texts, self.batch_size, dim, lambda batch: self._embed_batch(batch, role, dim), progress)
+        return in_batches(texts, self.batch_size, dim, lambda batch, _: self._embed_batch(batch, role, dim), progress)
 
     def _embed_batch(self, texts: Sequence[Text], role: Role, dim: int | None) -> Vectors:
         inputs = [self.prefixes[role] + text.text for text in texts]

@@ -37,6 +37,7 @@ from migrate.embedders.weights import (
 )
 from migrate.errors import InputError, RemoteError, UsageError
 from migrate.manifest import ModelIdentity
+from migrate.progress import one_step
 from migrate.reading import MalformedError, read_table
 from migrate.vectors import Progress, Text, Vectors, as_vectors, check_vectors, first_dimensions, no_progress
 
@@ -106,6 +107,26 @@ def load_model(source: ModelSource, device: str) -> SentenceTransformer:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _counting_passes(
+    model: SentenceTransformer, size: int, count: int, report: Callable[[int], None]
+) -> Iterator[None]:
+    """Report after each forward pass but the last how many texts are done: `encode` takes minutes on a slow machine."""
+    done = 0
+
+    def passed(*_: Any) -> None:
+        nonlocal done
+        done += size
+        if done < count:
+            report(done)
+
+    hook = model[0].register_forward_hook(passed)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextmanager
@@ -293,7 +314,8 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         off. UsageError: the device is not there, or the layer, or the network reads fewer tokens than the length.
         """
         source = _packaged_model() if self.packaged else find_source(self.name)
-        model = load_model(source, pick_device(self.device))
+        with one_step(f"load {source.name}"):
+            model = load_model(source, pick_device(self.device))
         if self.length is not None and self.length > (longest := _positions(model)):
             raise UsageError(
                 f"{source.name} reads {longest} tokens at most, not {self.length}; give a length up to that"
@@ -457,9 +479,13 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
     def embed(self, texts: Sequence[Text], role: Role, *, progress: Progress = no_progress) -> Vectors:
         """Embed texts, `batch_size` at a time; a text beyond the model's token limit is cut off by the model."""
         require_texts(texts, model=self.identity.spec)
-        return in_batches(texts, self.batch_size, self.identity.dim, lambda batch: self._encode(batch, role), progress)
 
-    def _encode(self, texts: Sequence[Text], role: Role) -> Vectors:
+        def encode(batch: Sequence[Text], report: Callable[[int], None]) -> Vectors:
+            return self._encode(batch, role, report)
+
+        return in_batches(texts, self.batch_size, self.identity.dim, encode, progress)
+
+    def _encode(self, texts: Sequence[Text], role: Role, report: Callable[[int], None]) -> Vectors:
         """The prefix goes in as the model's prompt: some models leave the prompt's tokens out of the mean."""
         identity = self.identity
         size = self.pass_size
@@ -468,7 +494,7 @@ class SentenceTransformersEmbedder(LocalModel, PrefixedModel):
         if role == "query":
             encode = self.model.encode_query
             prefix = identity.query_prefix
-        with quiet(), _cutting(self.model, self.length):
+        with quiet(), _cutting(self.model, self.length), _counting_passes(self.model, size, len(texts), report):
             try:
                 rows = encode([text.text for text in texts], prompt=prefix, batch_size=size, show_progress_bar=False)
             except (RuntimeError, MemoryError) as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.next_step import OLD, advise_next, advise_switch, advise_worker, path_beside, typed_again
 from migrate.cli.options import MarginOptions, ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.verdict import load_model_of
 from migrate.embedders.base import Embedder
@@ -94,7 +95,8 @@ def run_worker(opened: Opened, request: WorkerOptions, safe: MarginOptions, *, i
     since = as_iso(paused_at(worker.state))
     if since is not None:
         advise(f"paused since {since}; `{_line('resume', store)}` lets it go on")
-    report = worker.run()
+    with progress_bar():
+        report = worker.run()
     if report.phase == "paused":  # its budget is used up, and by the same one nothing more is done
         with open_state(opened.store) as state:
             state.note(COMMAND, [word for word in words if not word.startswith("--budget=") and word != "--once"])

@@ -37,7 +37,7 @@ def command() -> None:
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.live.actions:run")
 def run() -> None:
     """Give the translated STORE true vectors.

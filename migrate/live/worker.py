@@ -40,6 +40,7 @@ from migrate.live.state import STOP, LiveState, WorkerFacts, WorkerPhase, state_
 from migrate.live.survey import LiveSurvey, survey_store
 from migrate.live.watch import Watch, chosen_by_served
 from migrate.live.writing import put_true_vectors, require_served
+from migrate.progress import note_progress
 from migrate.selection.model_match import ASKED_AGAIN, claim_of_cache, claim_of_true_rows, matches, needs_proof
 from migrate.steps.translate.choice import Budget
 from migrate.stores.base import Store
@@ -154,6 +155,7 @@ class Worker:
                     self._look(now=True)
                     return phase, message
                 self._say(phase, message)
+                note_progress("wait for queries", 0, None)
                 self._wait(_POLL_S)
 
     def _turn(self) -> tuple[WorkerPhase, str] | None:
@@ -172,10 +174,20 @@ class Worker:
         if not documents:
             return self._end()
         self._say("running", "")
+        self._note_progress()
         stops = self._fill(documents)
+        self._note_progress()
         if stops is None:
             return None
         return ("paused", stops)
+
+    def _note_progress(self) -> None:
+        """Report how many vectors are true, of those that the budget has room for."""
+        n_true = len(self.survey.true)
+        most = self.survey.count
+        if self._room() < most - n_true:
+            most = n_true + int(self._room())
+        note_progress("give true vectors", n_true, most)
 
     @property
     def _is_in_files(self) -> bool:

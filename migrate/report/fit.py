@@ -66,7 +66,11 @@ def choice_sentence(selection: Selection) -> str:
         sentence += f"; {_reads(views)}"
     if choice is None or len(tried) < 2:
         return sentence
-    sentence += f", best of {len(tried)} in {choice.best_in} of {choice.splits} splits"
+    if choice.best_in:
+        sentence += f", the best of {len(tried)} candidates in {choice.best_in} of {choice.splits} held-out parts"
+    else:
+        # Of several that are level it was taken for another reason
+        sentence += f", level with the best of {len(tried)} candidates over {choice.splits} held-out parts"
     rivals = [f"{spec} {tried[spec].overlap_at_10:.3f}{_but(selection, spec)}" for spec in choice.rivals]
     if not rivals:
         return sentence

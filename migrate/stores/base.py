@@ -234,6 +234,10 @@ class Companions(ABC):
         Raises a UsageError where there is no place.
         """
 
+    def has_place(self) -> bool:
+        """Return whether there is a place for a manifest."""
+        return True
+
     def verify(self) -> tuple[str, ...]:
         """Hold what the manifest has a hash of against it; return the names of these, none where it has no hashes."""
         return ()

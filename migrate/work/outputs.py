@@ -43,7 +43,7 @@ from migrate.files import (
     write_bytes,
 )
 from migrate.locations import path_remedy
-from migrate.vectors import Progress, no_progress
+from migrate.progress import Progress, no_progress, note_progress
 from migrate.work.jobs import START_OVER, Configuration, StoreJob, Work
 from migrate.work.processes import make_shards
 from migrate.work.shards import ShardFolder
@@ -308,6 +308,10 @@ def open_steps(
         output.clear()
 
 
+GOES_ON: Final = "continue with the same command: "
+"""Beginning of the note of an interruption, before what is done."""
+
+
 def write_store(
     output: Path | OutputFolder,
     job: StoreJob,
@@ -343,7 +347,7 @@ def write_store(
             done = f"{work.rows:,}"
             if job.total is not None:
                 done += f" of {job.total:,}"
-            error.add_note(f"continue with the same command: {done} rows are done")
+            error.add_note(f"{GOES_ON}{done} rows are done")
             raise
         _tidy_shards(work.path)
     target.note_made()
@@ -410,6 +414,7 @@ def _fill(work: Work, output: OutputFolder, state: RunState, processes: int | No
             for shard in results:
                 rows += len(shard)
                 progress(job.stage, rows, job.total)
+        note_progress("finish the store", 0, None)
         details = job.finish(work, work.writer(_dim(work)))
         # First the files, then the note that all is there: a power cut must not leave the note alone.
         for path in (*sorted(work.content.iterdir()), work.content):

@@ -155,7 +155,7 @@ def test_every_spending_command_asks_before_it_starts(judged, server, lead_migra
 
 def test_a_model_that_costs_nothing_or_has_no_price_is_not_asked_about(server, lead_migrate):
     told = lead_migrate(f"fit store --target tfidf:16 {COSTLY} -o stitch").err
-    assert "to embed: the target model costs no money" in told
+    assert "to embed: up to 150 texts; the target model costs no money" in told
     fit = f"fit store --target {TINY} --sample 50 --kind mean {COSTLY}"
     assert "tokens, no price known" in lead_migrate(f"{fit} -o tiny").err
     assert "raise --max-cost" in lead_migrate(f"{fit} -o other --price 10 --cache none", code=2).complaint

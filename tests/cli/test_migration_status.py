@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from migrate.cli.project.status import other_model
+from migrate.files import sha256_file
+from migrate.manifest import ModelIdentity
+
 FILE = Path("lead-migrate.toml")
 JUDGED = (0, 1, 3)
 
@@ -111,10 +115,40 @@ def test_a_report_of_another_store(stepwise, status, lead_migrate):
     lead_migrate("translate --force -q")
     told = status()
     assert told["stale"] == ["out/report.json is of another store than new, or that changed since"]
-    assert told["next"] == "lead-migrate audit --force"
-    assert lead_migrate("audit --force -q", code=JUDGED) and status()["stale"] == []
+    assert told["next"] == "lead-migrate audit"
+    assert "out/report.json: the audit of 20" in lead_migrate("audit", code=JUDGED).told
+    assert status()["stale"] == []
     Path("out/report.json").write_text("{")
     assert "out/report.json" in status()["stale"][0] and status()["next"] == "lead-migrate audit --force"
+    assert "out/report.json" in lead_migrate("audit", code=2).complaint, "what is no report of ours is not replaced"
+
+
+def test_a_typed_report_is_not_replaced(stepwise, lead_migrate):
+    lead_migrate("audit -q", code=JUDGED)
+    assert "--force" in lead_migrate("audit --report out/report.json --seed 7", code=2).complaint
+
+
+def test_a_model_file_is_told_by_its_content(tmp_path):
+    path = tmp_path / "vectors.npz"
+    path.write_bytes(b"some")
+    model = ModelIdentity("file:vectors.npz", 8, normalized=True, revision=sha256_file(path))
+    assert other_model(f"file:{path},dimensions=8", model) == ""
+    assert other_model("file:others.npz", model) == "the file names file:others.npz"
+    path.write_bytes(b"others")
+    assert other_model(f"file:{path}", model) == f"file:{path} has other content now"
+
+
+def test_after_a_switch_commands_take_the_store_and_its_model_as_they_are_now(store, lead_migrate):
+    say('store = "store"\nsource-model = "tfidf:32"\ntarget = "tfidf:24"\noutput = "out"\n')
+    assert lead_migrate("check").next == "assess store --target tfidf:24"
+    lead_migrate("reembed -q")
+    assert lead_migrate("live status").next == "switch OLD out/full"
+    lead_migrate("switch")
+    lead_migrate("check")
+    assert lead_migrate("live status").next is None
+    lead_migrate("rollback")
+    lead_migrate("check")
+    assert lead_migrate("live status").next == "switch OLD out/full"
 
 
 def test_an_output_that_was_deleted(ran, status, lead_migrate):

@@ -55,3 +55,19 @@ def test_a_store_on_a_server_is_moved_by_what_is_printed(location, lead_migrate)
     switch = followed(lead_migrate(run, code=1).next, f"reembed {named} --target file:target.npz -o ")
     followed(switch, f"switch {named} ")
     assert open_store(location).info.dim == 48
+
+
+def test_a_collection_of_others_on_a_server_takes_no_stamp(store, write_vectors, lead_migrate):
+    pytest.importorskip("chromadb")
+    from chroma_tools import server
+
+    write_vectors("old.npz", "tfidf:40")
+    lead_migrate("reembed store --target file:old.npz -o old -q")
+    opened = open_store("old")
+    client, url = server()
+    (batch,) = opened.scan()
+    texts = [document.text for document in opened.documents()]
+    client.create_collection("theirs").add(ids=list(batch.ids), embeddings=batch.vectors, documents=texts)
+    named = shlex.quote(f"{url}#theirs")
+    assert lead_migrate(f"check {named} --model file:old.npz").next == f"assess {named} --target SPEC"
+    assert "no place" in lead_migrate(f"stamp {named} --model file:old.npz", code=2).complaint

@@ -1,6 +1,7 @@
 """Progress on stderr: a bar on a terminal, which leaves nothing behind; lines elsewhere."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -13,11 +14,15 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 from children import run_command, start_child, type_command
+from schema import check_document
 
-from migrate.cli import terminal
-from migrate.cli.terminal import progress_bar
+from migrate.cli import progress
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import JSON_PROGRESS
+from migrate.progress import one_step
 
 PLAIN = ("NO_COLOR", "CI", "COLUMNS", "TERM")
 DRAWN = re.compile(r"\r(?!\n)([^\r\n]*\S) *(?=\r(?!\n)|$)")
@@ -145,7 +150,8 @@ SLOWLY = """
 import sys
 import time
 import click
-from migrate.cli.terminal import QUIET, bar_hidden, complain, progress_bar
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import QUIET, bar_hidden, complain
 context = click.Context(click.Command("slowly"))
 context.meta[QUIET] = "quiet" in sys.argv
 with context, progress_bar() as report:
@@ -176,15 +182,15 @@ def test_quiet_draws_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (40, r"embed 6000/10000 00:0\d$"),
-        (60, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d$"),
+        (40, r"embed 6000/10000 00:0\d<00:0\d$"),
+        (60, r"embed █+[▏▎▍▌▋▊▉]? +6000/10000 [\d.]+it/s 00:0\d<00:0\d$"),
     ],
 )
 def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
     written = on_terminal([sys.executable, "-c", SLOWLY], tmp_path, columns)
     drawn = drawn_in(written)
     assert any(re.match(shown, line) for line in drawn), drawn
-    assert any(re.match(r"look around .*\b3/\?", line) for line in drawn), drawn
+    assert any(re.match(r"look around 3 .*\d\d:\d\d$", line) for line in drawn), drawn
     assert "\n".join(lines_left(written)).rstrip("\n") == "something worth knowing"
     rates = [float(rate) for rate in re.findall(r" ([\d.]+)it/s", written)]
     assert columns == 40 or rates
@@ -192,7 +198,7 @@ def test_a_bar_has_total_rate_and_time_left(columns, shown, tmp_path):
 
 
 def test_progress_in_a_pipe_is_a_line_from_time_to_time(monkeypatch, capsys):
-    monkeypatch.setattr(terminal, "_LINES_EVERY_S", 0.02)
+    monkeypatch.setattr(progress, "_LINES_EVERY_S", 0.02)
     with progress_bar() as report:
         for done in range(5):
             report("embed", done, 4)
@@ -210,3 +216,75 @@ def test_a_short_stage_has_no_lines(capsys):
         report("embed", 0, 2)
         report("embed", 2, 2)
     assert capsys.readouterr().err == ""
+
+
+def read_progress(written):
+    """The lines of progress and those for people."""
+    lines = written.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")], [x for x in lines if not x.startswith("{")]
+
+
+def steps_in(progress):
+    """The lines of each step, which begins with its first and ends with its last."""
+    steps = []
+    for line in progress:
+        if line["state"] == "begin":
+            steps.append([])
+        steps[-1].append(line)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("command", "names", "code"),
+    [
+        ("fit store --target tfidf:24 --sample 60 --kind ridge -o other", {"embed", "fit candidates"}, 0),
+        ("translate store stitch -o other", {"translate"}, 0),
+        ("reembed store --target tfidf:24 -o other", {"embed every document"}, 0),
+        ("audit new --judged judged --reference build", {"embed", "search new"}, (0, 1, 3)),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+def test_progress_for_programs(command, names, code, here, lead_migrate):
+    ended = lead_migrate(f"{command} --json-progress --json", code=code)
+    progress, notes = read_progress(ended.err)
+    for line in progress:
+        check_document(line)
+        assert line["command"] == command.split()[0]
+    steps = steps_in(progress)
+    assert names <= {step[0]["step"] for step in steps}
+    for step in steps:
+        assert [line["state"] for line in step] == ["begin", *["running"] * (len(step) - 2), "end"]
+        assert len({line["step"] for line in step}) == 1
+        assert all(before["done"] <= after["done"] for before, after in pairwise(step))
+        assert all(line["remaining_s"] == 0 for line in step[-1:] if line["rate"] and line["done"] == line["total"])
+    assert "it/s" not in ended.err and ended.document["kind"] == command.split()[0]
+    assert not any("{" in line for line in notes)
+
+
+def test_quiet_leaves_programs_their_progress(here, lead_migrate):
+    progress, notes = read_progress(lead_migrate("reembed store --target tfidf:24 -o other --json-progress -q").err)
+    assert progress and notes == []
+
+
+def test_programs_read_of_a_step_that_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_TICK_S", 0.01)
+    monkeypatch.setattr(progress, "_JSON_EVERY_S", 0.05)
+    monkeypatch.setattr(progress, "_SIGN_EVERY_S", 0.05)
+    monkeypatch.setattr(progress, "_SILENT_S", 0.05)
+    context = click.Context(click.Command("slowly"))
+    context.meta[JSON_PROGRESS] = True
+    with context, progress_bar() as report:
+        for done in range(100, 200):
+            report("embed", done, 200)
+        report("embed", 200, 200)
+        time.sleep(0.12)
+        with one_step("load the model"):
+            time.sleep(0.12)
+    lines, _ = read_progress(capsys.readouterr().err)
+    steps = {step[0]["step"]: step for step in steps_in(lines)}
+    assert list(steps) == ["embed", "working", "load the model"]
+    first, *_, last = steps["embed"]
+    assert (first["done"], first["rate"], last["done"], last["unit"]) == (100, None, 200, "texts")
+    assert len(steps["embed"]) <= 4, "100 reports within moments"
+    assert last["rate"] == pytest.approx(100 / last["elapsed_s"], rel=0.2)
+    assert len(steps["load the model"]) >= 3, "a sign of life"

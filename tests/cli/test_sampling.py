@@ -80,5 +80,5 @@ def test_unfinished_work_of_another_log_is_refused(monkeypatch, step_fields, lea
 def test_the_command_says_which_stitch_it_took(command, lead_migrate):
     stitches = "--sample 60 --kind mean --kind ridge"
     ended = lead_migrate(f"{command} --target tfidf:24 {stitches} -o out", code=JUDGED)
-    took = r"took ridge: held-out overlap 0\.\d{3} ± 0\.\d{3}, best of 2 in 5 of 5 splits\n"
+    took = r"took ridge: held-out overlap 0\.\d{3} ± 0\.\d{3}, the best of 2 candidates in 5 of 5 held-out parts\n"
     assert re.search(took, ended.out + ended.err)

@@ -5,6 +5,9 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +127,49 @@ def test_a_command_that_was_killed_before_it_said_so_ends_well_the_next_time(com
     assert contents("out") == made
 
 
+FIT = "fit store --target openai:text-embedding-3-small,dimensions=8,batch-size=8,concurrency=1 --sample 60 -q -o new"
+
+
+@pytest.mark.parametrize("signals", [{3: signal.SIGINT}, {3: signal.SIGTERM}])
+def test_what_was_embedded_is_told_and_is_not_paid_for_again(signals, store):
+    with OpenAIServer() as server:
+        server.gate = Gate(signals)
+        command = f"{FIT} --base-url {server.url}"
+        code, printed = server.gate.start(command)
+        kept = len(set(server.texts_served))
+        assert code == (143 if signal.SIGTERM in signals.values() else 130)
+        told = f"lead-migrate: interrupted; continue with the same command: {kept} embedded texts are in the cache"
+        assert printed.splitlines()[-1] == told
+        assert not Path("new").exists()
+        server.gate = None
+        code, printed = Gate({}).start(command)
+        assert (code, len(set(server.texts_served))) == (0, 60)
+        assert len(server.texts_served) <= 60 + AGAIN
+    assert Path("new").is_dir()
+
+
+def test_whoever_is_impatient_sees_no_traceback(store, tmp_path):
+    """Ctrl-C three times: while requests are in flight, and while the first is dealt with."""
+    with OpenAIServer() as server:
+
+        def press(number):
+            if number == 3:
+                for _ in range(3):
+                    process.send_signal(signal.SIGINT)
+                    time.sleep(0.05)
+
+        server.gate = press
+        words = shlex.split(f"{FIT} --base-url {server.url}")
+        heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "migrate", *words], stderr=subprocess.PIPE, text=True, **heard
+        )
+        _, errors = process.communicate(timeout=2 * WAIT_S)
+    assert process.returncode == 130, errors
+    assert "lead-migrate: interrupted; " in errors and "Traceback" not in errors and "ignored" not in errors
+    assert not Path("new").exists()
+
+
 def interrupted(*_args, **_options):
     raise KeyboardInterrupt
 
@@ -161,7 +207,11 @@ def test_the_whole_path_goes_on_where_it_was_interrupted(stage, store, judged, m
         note(place, name)
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, stage, interrupted)
-        lead_migrate(f"{command} out", code=130)
+        told = lead_migrate(f"{command} out", code=130).complaint
+    kept = "out/stitch is finished"
+    if stage == "write_json":
+        kept = "out/stitch, out/store, out/reference are finished"
+    assert told == f"lead-migrate: interrupted; continue with the same command: {kept}"
     done = calls.copy()
     calls.clear()
     code = lead_migrate(f"{command} out", code=JUDGED).code

@@ -148,18 +148,27 @@ def test_what_both_divisions_find_decides_by_cosine_where_pairs_are_few(seed, n,
 @pytest.mark.parametrize(
     ("chosen", "others", "choice", "why"),
     [
-        ("ridge+text", {"ridge": 0.5}, Clarity(5, 5), ", best of 2 in 5 of 5 splits"),
+        (
+            "ridge+text",
+            {"ridge": 0.625},
+            Clarity(0, 10, ("ridge",)),
+            ", level with the best of 2 candidates over 10 held-out parts; "
+            "not clearly better: ridge 0.625 (reads no texts)",
+        ),
+        ("ridge+text", {"ridge": 0.5}, Clarity(5, 5), ", the best of 2 candidates in 5 of 5 held-out parts"),
         (
             "ridge+text",
             {"procrustes": 0.625, "ridge+near": 0.5},
             Clarity(3, 10, ("procrustes",)),
-            ", best of 3 in 3 of 10 splits; not clearly better: procrustes 0.625 (reads no texts)",
+            ", the best of 3 candidates in 3 of 10 held-out parts; "
+            "not clearly better: procrustes 0.625 (reads no texts)",
         ),
         (
             "ridge",
             {"procrustes": 0.59, "ridge+near": 0.61},
             Clarity(4, 10, ("procrustes", "ridge+near")),
-            ", best of 3 in 4 of 10 splits; not clearly better: procrustes 0.590, ridge+near 0.610 (costs more to use)",
+            ", the best of 3 candidates in 4 of 10 held-out parts; "
+            "not clearly better: procrustes 0.590, ridge+near 0.610 (costs more to use)",
         ),
         ("ridge", {}, Clarity(5, 5), ""),
         ("ridge", {"procrustes": 0.5}, None, ""),  # of an older stitch

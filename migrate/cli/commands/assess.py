@@ -53,7 +53,7 @@ class Judging:
 @options.force_reports
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.assess:command")
 def assess() -> None:
     """Estimate what moving STORE to another model would cost, or which of several models to move to.

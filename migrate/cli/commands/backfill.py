@@ -17,7 +17,7 @@ from migrate.steps.reembed import Reembed
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.backfill:command")
 def backfill() -> None:
     """Write a translated STORE again, with true vectors from the cache.

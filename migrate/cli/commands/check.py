@@ -14,7 +14,7 @@ from migrate.cli import options
 @options.force_lists
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.check:command")
 def check() -> None:
     """Verify which model the vectors of STORE come from.

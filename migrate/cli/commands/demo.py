@@ -33,7 +33,7 @@ from migrate.cli import options
 @options.seed
 @options.force
 @options.verbose
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.demo:command")
 def demo() -> None:
     """Move a store that ships with the package, offline, and judge the result.

@@ -17,7 +17,7 @@ from migrate.steps.fit import Fit
 @options.force
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.fit:command")
 def fit() -> None:
     """Learn a map from STORE's vectors to another model's.

@@ -9,6 +9,7 @@ from migrate.inspect import Inspect
 @options.command("inspect", example="lead-migrate inspect my-store/")
 @options.record(Inspect)
 @options.as_json
+@options.progress
 @options.done_by("migrate.cli.inspect:command")
 def inspect() -> None:
     """Show what STORE or STITCH contains.

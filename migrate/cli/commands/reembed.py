@@ -12,7 +12,7 @@ from migrate.steps.reembed import Reembed
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.reembed:command")
 def reembed() -> None:
     """Embed every text of STORE with another model.

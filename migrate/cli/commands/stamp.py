@@ -11,7 +11,7 @@ from migrate.steps.stamp import Stamp
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.stamp:command")
 def stamp() -> None:
     """Record which model the vectors of STORE come from.

@@ -7,7 +7,7 @@ from migrate.cli import options
 
 @options.command("status", example="lead-migrate status")
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.project.status:command")
 def status() -> None:
     """Say where the migration of lead-migrate.toml stands.

@@ -13,6 +13,7 @@ from migrate.steps.switch import Forget, Rollback, Switch
 @options.record(Switch)
 @options.dry_run
 @options.as_json
+@options.progress
 @options.done_by("migrate.cli.switch:command")
 def switch() -> None:
     """Put the store NEW in the place of OLD.
@@ -29,6 +30,7 @@ def switch() -> None:
 @options.record(Rollback)
 @options.dry_run
 @options.as_json
+@options.progress
 @options.done_by("migrate.cli.switch:rollback")
 def rollback() -> None:
     """Undo a switch: put the old store back in its place.
@@ -42,6 +44,7 @@ def rollback() -> None:
 @options.option("--yes", is_flag=True, help="Delete without asking.")
 @options.dry_run
 @options.as_json
+@options.progress
 @options.done_by("migrate.cli.switch:forget")
 def forget() -> None:
     """Delete the old store after a switch, or a field.

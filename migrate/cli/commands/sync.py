@@ -17,7 +17,7 @@ from migrate.steps.sync import Sync
 @options.agreed
 @options.model_options
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.sync:command")
 def sync() -> None:
     """Bring NEW, translated from OLD, up to date with OLD.

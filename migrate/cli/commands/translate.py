@@ -12,7 +12,7 @@ from migrate.steps.translate import Translate
 @options.model_options_beside_dimensions
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.cli.translate:command")
 def translate() -> None:
     """Translate STORE by STITCH into a new store.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli.terminal import advise
-from migrate.errors import UsageError
+from migrate.errors import LeadMigrateError, UsageError
 from migrate.locations import hide_secrets
 
 CONFIGURATION: Final = "migrate.configuration"
@@ -130,19 +131,48 @@ class MigrationSettings:
             return None
         return str(Path(self.output) / name)
 
+    def model_of_store(self) -> str | None:
+        """Return the model that `store` is of: after a switch the target."""
+        if self._is_switched():
+            return self.target
+        return self.source_model
+
+    def served(self) -> str | None:
+        """Return the name under which the new store is: after a switch that of the old one."""
+        if self._is_switched():
+            return self.store
+        return self.new
+
+    def _is_switched(self) -> bool:
+        from migrate.stores.registry import absolute_location, find_exchange
+
+        if self.store is None:
+            return False
+        # What cannot be asked is told by the command that opens it
+        with suppress(LeadMigrateError):
+            exchange = find_exchange(absolute_location(self.store))
+            return exchange is not None and exchange.record() is not None
+        return False
+
     def arguments(self) -> dict[str, dict[str, Any]]:
-        """Return the arguments and options that the places are, by command and by the name of the parameter."""
+        """Return the arguments and options that the places are, by command and by the name of the parameter.
+
+        A function stands for what is found out when its command runs.
+        """
         report = self.report
         reports = [report] if report is not None else None
         # `switch` asks for no report of a full re-embed, and would hold one that is named against it
         proof = report if report is not None and self.new != self.full and Path(report).is_file() else None
         old_store = {"store": self.store}
+        # Asked only by the command that takes it: a server is asked for it
+        old_and_model = {**old_store, "model": self.model_of_store}
+        served = {"store": self.served}
         new_store = {"store": self.new}
         by_command: dict[str, dict[str, Any]] = {
             "inspect": old_store,
             "assess": old_store,
-            "stamp": {**old_store, "model": self.source_model},
-            "check": {**old_store, "model": self.source_model},
+            "stamp": old_and_model,
+            "check": old_and_model,
             "run": {**old_store, "output": self.output},
             "fit": {**old_store, "output": self.stitch},
             "translate": {**old_store, "stitch": self.stitch, "output": self.new},
@@ -152,7 +182,7 @@ class MigrationSettings:
             "switch": {"old": self.store, "new": self.new, "audit": proof},
             # `forget` is left out: what deletes a store names it
             "rollback": {"old": self.store},
-            **{f"live {name}": new_store for name in ("run", "status", "stop", "pause", "resume")},
+            **{f"live {name}": served for name in ("run", "status", "stop", "pause", "resume")},
         }
         return {
             command: {name: value for name, value in values.items() if value is not None}

@@ -16,11 +16,14 @@ from migrate.audit_report import read_audit
 from migrate.audit_report.names import TRANSLATED
 from migrate.cli.configuration import read_migration
 from migrate.cli.next_step import next_line
+from migrate.cli.progress import progress_bar
 from migrate.cli.project.settings import CONFIGURATION, FILE, MigrationSettings
-from migrate.cli.terminal import PROGRAM, advise, progress_bar, show, show_json
+from migrate.cli.terminal import PROGRAM, advise, show, show_json
 from migrate.embedders.kinds import parse_spec, split_settings, split_spec
+from migrate.embedders.weights import ModelSource, weights_revision
 from migrate.errors import LeadMigrateError, UsageError
 from migrate.facts import document
+from migrate.files import sha256_file
 from migrate.finished import RECORD
 from migrate.manifest import Manifest, ModelIdentity, artefact_kind, read_manifest
 from migrate.outcome import Outcome
@@ -186,8 +189,8 @@ def _stitch(
     except LeadMigrateError as error:
         findings.add(str(error), *again)
         return {"location": place, "problem": str(error)}, None
-    if manifest.model is not None and not same_model(migration.target, manifest.model):
-        findings.add(f"{place} was fitted for {manifest.model.spec}, and the file names {migration.target}", *again)
+    if manifest.model is not None and (why := other_model(migration.target, manifest.model)):
+        findings.add(f"{place} was fitted for {manifest.model.spec}, and {why}", *again)
     difference = difference_from(old, manifest.stitch.fitted_on, old.snapshot())
     if difference is not None:
         findings.add(f"{place} was fitted on another state of the store ({difference})", *again)
@@ -257,8 +260,8 @@ def _compare_new(
     if manifest is None or not is_made_from_another(new):
         findings.add(f"{place} was not translated or embedded by {PROGRAM}; name another place in the file")
         return
-    if manifest.model is not None and not same_model(migration.target, manifest.model):
-        findings.add(f"{place} is of {manifest.model.spec}, and the file names {migration.target}", *again)
+    if manifest.model is not None and (why := other_model(migration.target, manifest.model)):
+        findings.add(f"{place} is of {manifest.model.spec}, and {why}", *again)
     files = {} if stitch is None else dict(stitch.stitch.files or {})
     used = {name: value for name, value in manifest.inputs.items() if name in files}
     if stitch is not None and used and used != files and stitch.created >= manifest.created:
@@ -295,12 +298,12 @@ def _verdict(migration: MigrationSettings, old: Store, new: Store, findings: _Fi
         return None
     # A finished run takes another margin, plan or set of queries by itself, and keeps its stores
     has_run = _has_run(migration)
-    again = ("audit", "--force")
     try:
         report = read_audit(place)
     except (OSError, MalformedError, LeadMigrateError) as error:
-        findings.add(f"{place}: {error}", *again)
+        findings.add(f"{place}: {error}", "audit", "--force")
         return {"report": place, "problem": str(error)}
+    again = ("audit",)
     stores = report["stores"]
     is_of_new = is_content(stores.get("translated"), content_of(new), new)
     is_of_old = stores.get("source") is None or is_content(stores["source"], content_of(old), old)
@@ -380,6 +383,26 @@ def same_model(spec: str | None, model: ModelIdentity | None) -> bool:
     if dimensions is not None and dimensions != model.dim:
         return False
     return _same_spec(spec, model.spec)
+
+
+def other_model(spec: str | None, model: ModelIdentity) -> str:
+    """Return how the model of a file differs from one that an artefact records; empty where it is the same.
+
+    A file of vectors and a folder are told by their content, as two may have one name; nothing is loaded.
+    """
+    if not same_model(spec, model):
+        return f"the file names {spec}"
+    revision = None
+    if spec is not None and model.revision is not None:
+        kind, name = split_spec(split_settings(spec)[0])
+        path = Path(name).expanduser()
+        if kind == "file" and path.is_file():
+            revision = sha256_file(path)
+        elif path.is_dir():
+            revision = weights_revision(ModelSource(path.name, path))
+    if revision in (None, model.revision):
+        return ""
+    return f"{spec} has other content now"
 
 
 def _same_spec(spec: str | None, recorded: str) -> bool:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrate.cli.inputs import local_paths
-from migrate.cli.terminal import progress_bar, show_result
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import show_result
 from migrate.datasets.records import read_labels
 from migrate.errors import UsageError
 from migrate.files import atomic_folder, refuse_output, write_json

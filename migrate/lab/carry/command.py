@@ -36,7 +36,7 @@ from migrate.cli import options
 @options.seed
 @options.force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.carry.action:command")
 def command() -> None:
     """Carry directions and probes into the new space.

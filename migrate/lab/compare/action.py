@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from migrate.cli.inputs import local_paths
 from migrate.cli.options import Outputs
 from migrate.cli.outputs import write_reports
-from migrate.cli.terminal import advise, progress_bar, show_result
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import advise, show_result
 from migrate.datasets.records import read_labels
 from migrate.errors import UsageError
 from migrate.files import atomic_file, atomic_folder, real_path, refuse_file, refuse_output, write_bytes

@@ -54,7 +54,7 @@ _force = options.declared("force", {**FORCE_REPORTS, "help": "Replace the files 
 @options.seed
 @_force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.compare.action:command")
 def command() -> None:
     """Compare the spaces of two or more STOREs.

@@ -6,8 +6,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model
 from migrate.cli.next_step import TARGET, advise_next
 from migrate.cli.options import ModelOptions
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.terminal import advise, show, show_json
 from migrate.cli.unread import warn_of_unread
 from migrate.cost.unread import count_unread
 from migrate.files import command_ends

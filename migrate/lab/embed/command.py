@@ -16,7 +16,7 @@ from migrate.lab.embed.step import Embed
 @options.model_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.embed.action:command")
 def command() -> None:
     """Embed CORPUS into a new store.

@@ -9,8 +9,9 @@ from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
+from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
-from migrate.cli.terminal import progress_bar, show_result
+from migrate.cli.terminal import show_result
 from migrate.cli.verdict import EXIT_CODES, load_model_of
 from migrate.datasets.records import read_ids, read_labels
 from migrate.errors import UsageError

@@ -18,7 +18,7 @@ from migrate.lab.labels.options import LabelOptions
 @options.report_options
 @options.dry_run
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.labels.action:command")
 def command() -> None:
     """Judge the vectors of a translated STORE by models that were trained on those of a full re-embed.

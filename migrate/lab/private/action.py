@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from migrate.cli.inputs import local_paths
 from migrate.cli.next_step import JUDGED, KEYS, STITCH, STORE, advise_next
-from migrate.cli.terminal import advise, progress_bar, show, show_json
+from migrate.cli.progress import progress_bar
+from migrate.cli.terminal import advise, show, show_json
 from migrate.files import is_of_killed_run, refuse_output
 from migrate.lab.private.exchange import decrypt_store, encrypt_store, make_keyring, translate_ciphertext
 from migrate.stitch.persistence import load_stitch

@@ -48,7 +48,7 @@ def keygen() -> None:
 @options.output
 @options.force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.private.action:encrypt")
 def encrypt() -> None:
     """Encrypt all vectors of STORE.
@@ -69,7 +69,7 @@ def encrypt() -> None:
 @options.output
 @options.force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.private.action:translate")
 def translate() -> None:
     """Translate encrypted vectors by an affine STITCH.
@@ -90,7 +90,7 @@ def translate() -> None:
 @options.output
 @options.force
 @options.as_json
-@options.quiet
+@options.progress
 @options.done_by("migrate.lab.private.action:decrypt")
 def decrypt() -> None:
     """Decrypt translated vectors into a store like STORE.

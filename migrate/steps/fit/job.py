@@ -16,6 +16,7 @@ from migrate.embedders.base import Embedder
 from migrate.embedders.cache import with_choosers
 from migrate.files import sha256_json
 from migrate.manifest import Manifest, StitchFacts
+from migrate.progress import one_step
 from migrate.selection import Pairs, Sample, draw_sample, embed_pairs, random_order
 from migrate.selection.choosers import choosers_of, choosers_of_source, digests_of
 from migrate.selection.model_match import ASKED_AGAIN, Claim, Tolerance, matches
@@ -368,7 +369,8 @@ def fit_reader(
     """Learn what stitches need that read texts, from up to `CORPUS_SIZE` texts of the store, and from a token table."""
     rows = random_order(store, seed)[:CORPUS_SIZE]
     texts = [document.text for document in store.documents(rows)]
-    return TextReader.fit(texts, table, models=dict(views or {}), seed=seed)
+    with one_step("learn the words of the store"):
+        return TextReader.fit(texts, table, models=dict(views or {}), seed=seed)
 
 
 def fit_query_pairs(

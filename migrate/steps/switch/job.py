@@ -19,6 +19,7 @@ from migrate.embedders.kinds import with_settings
 from migrate.errors import InputError, StoreError, UsageError
 from migrate.files import describe_os_error
 from migrate.locations import hide_secrets
+from migrate.progress import note_progress
 from migrate.reading import MalformedError
 from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
@@ -28,7 +29,6 @@ from migrate.stores.content import content_as_noted, content_difference, content
 from migrate.stores.fields import NamedField
 from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import Exchange, Record, SwitchableStore, moved
-from migrate.vectors import no_progress
 
 if TYPE_CHECKING:
     from migrate.steps.base import StoreLike
@@ -375,7 +375,7 @@ def _read(source: object, document: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _refuse_other_documents(old: Store, new: Store) -> None:
     """Make sure that the texts and metadata of the stores are the same, and the old vectors where they matter."""
-    counts = find_changes(old, new, all_true=False, progress=no_progress).counts
+    counts = find_changes(old, new, all_true=False, progress=note_progress).counts
     if counts.changed or counts.metadata:
         raise InputError(
             f"{old.info.location}: since {new.info.location} was made, {counts.changed:,} documents got another text "

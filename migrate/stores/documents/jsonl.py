@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError
 from migrate.files import FileStamp, open_file
+from migrate.progress import note_progress
 from migrate.reading import MalformedError, as_table, parse_json
 from migrate.stores.binary_reader import malformed, read_errors
 from migrate.stores.documents.base import DocumentsInfo, DocumentSource, check_count, repeated
@@ -34,6 +35,9 @@ from migrate.vectors import Document
 _LONGEST_LINE: Final = 1 << 28
 _AHEAD: Final = 1 << 16
 """Bytes that are read at once where documents are asked for one after another."""
+
+_TOLD_LINES: Final = 20_000
+"""Lines between two reports of how far a file is read."""
 
 _COLUMNS: Final = 4
 """What is kept of each document, see `DocsScan.places`."""
@@ -116,6 +120,8 @@ def scan_docs(path: Path, written: BinaryIO | None = None) -> DocsScan:
             if faiss_id is not None and -(1 << 63) <= faiss_id < 1 << 63:
                 faiss_ids.append(faiss_id)
             with_text += has_text
+            if not number % _TOLD_LINES:
+                note_progress("read the documents", offset, stamp.size)
     scan = DocsScan(
         stamp,
         places=np.array(places, np.int64).reshape(-1, _COLUMNS),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from migrate.errors import StoreError, UnsupportedStoreError
 from migrate.files import output_errors
+from migrate.progress import note_progress
 from migrate.stores.base import Metric
 from migrate.stores.child import run_job
 from migrate.stores.documents.base import DocumentSource
@@ -91,6 +92,8 @@ def build_index(
             # In a file, as a job is JSON that is received in one piece, and labels take eight bytes a vector.
             labels_path.write_bytes(np.ascontiguousarray(labels, "<i8").tobytes())
     recall = None
+    # Graphs and clusters are built by FAISS in one call
+    note_progress("build the index", 0, None)
     for tag, content in run_job(path, job, file_bytes=size, quiet_s=_QUIET_S):
         if tag == LABELS:
             new_labels += content
