@@ -52,7 +52,8 @@ class FitJob(Job[FittedStitch]):
     Attributes
     ----------
     sample
-        The documents to fit on; None where the source model is asked which ones the log finds.
+        The documents to fit on; None where the source model is asked which ones the log finds, or a file of vectors
+        which ones it holds.
     """
 
     options: FitOptions
@@ -78,8 +79,10 @@ def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
     """Return the fit of what is open. Nothing is embedded."""
     log = inputs.log
     sample = None
-    # A log that a model embeds is paid for, and nothing is spent before the estimate was agreed to
-    if log is None or log.embedder is None:
+    # A log that a model embeds is paid for, and nothing is spent before the estimate was agreed to; a file of vectors
+    # may be of gigabytes, and is not read for a plan
+    asks_model = log is not None and log.embedder is not None
+    if not asks_model and held_by(inputs.embedder) is None:
         sample = draw(options, inputs)
     documents = partial(expected_documents, options, inputs, sample)
     models = [PlannedModel(inputs.embedder, inputs.context.cap, documents=documents, again=ASKED_AGAIN)]
