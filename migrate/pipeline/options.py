@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedOptions
 from migrate.steps.base import RESTART, argument, option, parameter
-from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET, WORDS
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -38,6 +38,7 @@ class RunOptions(JudgedOptions):
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
+    words: int = field(default=10_000, metadata=WORDS)
     restart: bool = field(default=False, metadata=RESTART)
 
     @property

@@ -23,6 +23,7 @@ from migrate.stitch.select import (
     Selection,
     TriedTokens,
     TriedViews,
+    TriedWords,
 )
 from migrate.stores.confidence import unreliable
 
@@ -122,6 +123,8 @@ def fit_sentences(selection: Selection) -> list[str]:
         sentences.append(_tried(selection.tried))
     if selection.tokens is not None:
         sentences.append(_tokens(selection.tokens))
+    if selection.words is not None:
+        sentences.append(_words(selection.words))
     if selection.curve is not None:
         sentences.append(_curve(selection.curve))
     if selection.confidence is not None:
@@ -218,6 +221,17 @@ def _tokens(tokens: TriedTokens) -> str:
         f"the texts are {read} by the token embeddings of {tokens.spec}, which is on "
         f"this machine and costs nothing: the texts alone find {percent(tokens.overlap_with)} with them, "
         f"{percent(tokens.overlap_without)} without"
+    )
+
+
+def _words(words: TriedWords) -> str:
+    """Say what words of the store add, and whether they are read."""
+    read = "not read"
+    if words.is_used:
+        read = "read"
+    return (
+        f"{words.count:,} words of the store, embedded for the tokens of {words.pairs:,.0f} documents, are {read}: "
+        f"{percent(words.overlap_with)} with them, {percent(words.overlap_without)} with so many more documents instead"
     )
 
 

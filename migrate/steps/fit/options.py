@@ -28,6 +28,14 @@ KIND = option(
     section=LEARNING,
 )
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
+WORDS = option(
+    "Words of the store, the most frequent ones, to embed as short texts, for stitches that read texts; 0 for none. "
+    "They are embedded if the sample has 500 documents, and are used if held-out documents find more by them than by "
+    "more documents for as many tokens.",
+    "number",
+    is_seldom=True,
+    section=LEARNING,
+)
 STRATEGY = parameter(
     "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
 )
@@ -92,6 +100,7 @@ class FitOptions(PaidOptions):
             section=LEARNING,
         ),
     )
+    words: int = field(default=10_000, metadata=WORDS)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
 
