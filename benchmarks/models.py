@@ -6,8 +6,8 @@
 DATA is as for `benchmarks/retrieval.py`, with `pairs/SET.mpnet.npz` (all-mpnet-base-v2) and `pairs/SET.minilm.npz`
 (all-MiniLM-L6-v2). The target's own token embeddings are read where it is MiniLM, and where it is mpnet if `--mpnet`
 names a folder of that model, as sentence-transformers writes it; without, that direction is as if the target were
-behind an API. With `--words N` the target embeds the N most frequent words of each set too, as `fit` has it do; together
-with `--no-tokens` that is a target behind an API. `--cache FILE` keeps what it makes of them.
+behind an API. With `--words N` the target embeds the N most frequent words of each set too, as `fit` has it do;
+together with `--no-tokens` that is a target behind an API. `--cache FILE` keeps what it makes of them.
 
 Printed are retention of nDCG@10 and overlap@10 on the held-out collection, as `retrieval.py` has them.
 """

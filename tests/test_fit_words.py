@@ -10,13 +10,14 @@ from openai_server import OpenAIServer, vector_of
 
 import migrate
 from migrate.embedders import load_embedder
+from migrate.embedders.profile import Profile
 from migrate.errors import SpendingError
 from migrate.report.fit import fit_sentences
 from migrate.steps.fit import Fit
 from migrate.steps.fit.words import FEWEST_PAIRS, store_words
 from migrate.stitch.persistence import load_stitch
 from migrate.stores import open_store
-from migrate.vectors import unit_rows
+from migrate.vectors import Document, unit_rows
 
 N_DOCUMENTS = 600
 WORDS = [f"word{number}" for number in range(300)]
@@ -84,17 +85,32 @@ def fitted(store, load):
     return fit(store, load(mean_of_words))
 
 
+def sample_of(text):
+    return [Document(str(row), text) for row in range(FEWEST_PAIRS)]
+
+
 def test_the_words_of_most_documents_are_chosen_whatever_the_order(tmp_path):
-    texts = ["b a a", "a, B: c", "c lone", "d" * 41, "d" * 41, "a e", "e"]
+    texts = ["b a a", "a, B: c", "c lone b A", "d" * 41, "d" * 41, "d" * 41, "a e c"]
     vectors = np.ones((len(texts), 2), dtype=np.float32)
     there = write_store(tmp_path / "there.jsonl", texts, vectors)
     back = write_store(tmp_path / "back.jsonl", texts, vectors, slice(None, None, -1))
-    words = store_words(there, FEWEST_PAIRS, 3)
+    profile = Profile("openai:tiny")
+    sample = sample_of("some words of a document")
+    words = store_words(there, sample, profile, 100)
     assert [text.text for text in words.texts] == ["a", "b", "c"]
-    np.testing.assert_allclose(words.idf, np.log(8 / np.array([4, 3, 3])) + 1, rtol=1e-6)
-    assert store_words(back, FEWEST_PAIRS, 3).texts == words.texts
-    assert [text.text for text in store_words(there, FEWEST_PAIRS, 100).texts] == ["a", "b", "c", "e"]
-    assert not len(store_words(there, FEWEST_PAIRS - 1, 3))
+    np.testing.assert_allclose(words.idf, np.log(8 / np.array([5, 4, 4])) + 1, rtol=1e-6)
+    assert store_words(back, sample, profile, 100).texts == words.texts
+    assert store_words(there, sample, profile, 2).texts == words.texts[:2]
+    assert not len(store_words(there, sample[1:], profile, 100))
+
+
+def test_words_cost_no_more_than_a_fifth_of_the_sample(store):
+    profile = Profile("openai:tiny")
+    sample = sample_of("short")
+    words = store_words(store, sample, profile, len(WORDS))
+    cost = profile.read(words.texts).sum() / profile.read(sample).sum()
+    assert 0.19 < cost <= 0.2
+    assert words.texts == store_words(store, sample_of("long " * 100), profile, len(WORDS)).texts[: len(words)]
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ class RunOptions(JudgedOptions):
     strategy: str | None = field(default=None, metadata=STRATEGY)
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
-    words: int = field(default=10_000, metadata=WORDS)
+    words: int = field(default=20_000, metadata=WORDS)
     restart: bool = field(default=False, metadata=RESTART)
 
     @property

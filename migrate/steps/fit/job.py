@@ -22,8 +22,8 @@ from migrate.selection.model_match import ASKED_AGAIN, Claim, Tolerance, matches
 from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions
+from migrate.steps.fit.words import FEWEST_PAIRS, store_words
 from migrate.steps.fit.words import ROLE as WORDS
-from migrate.steps.fit.words import FEWEST_PAIRS, StoreWords, store_words
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
 from migrate.stitch.fitted import DOCUMENT, QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
@@ -114,8 +114,8 @@ def reads_words(options: FitOptions, inputs: FitInputs) -> bool:
 
 def expected_words(options: FitOptions, inputs: FitInputs, sample: Sample | None) -> Sequence[Document]:
     """Return the words of the store that are embedded."""
-    n_pairs = len(expected_documents(options, inputs, sample))
-    return store_words(inputs.store, n_pairs, options.words, seed=options.seed).texts
+    documents = expected_documents(options, inputs, sample)
+    return store_words(inputs.store, documents, inputs.embedder.profile, options.words, seed=options.seed).texts
 
 
 def draw(options: FitOptions, inputs: FitInputs) -> Sample:
@@ -167,9 +167,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
                 reader = _with_better_tokens(reader, table, pairs, texts, seed=seed, progress=progress)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
-            if reads_words(options, inputs):
-                store_texts = store_words(store, len(pairs.source), options.words, seed=seed)
-                reader, words = _with_words(inputs, reader, store_texts, pairs, sample.documents, seed=seed)
+            reader, words = _with_words(options, inputs, reader, pairs, sample.documents)
     prior = None
     if inputs.prior is not None:
         prior = prior_map(inputs.prior)
@@ -388,24 +386,22 @@ def _with_free_tokens(
 
 
 def _with_words(
-    inputs: FitInputs,
-    plain: TextReader,
-    words: StoreWords,
-    pairs: Pairs,
-    documents: Sequence[Document],
-    *,
-    seed: int,
+    options: FitOptions, inputs: FitInputs, plain: TextReader, pairs: Pairs, documents: Sequence[Document]
 ) -> tuple[TextReader, TriedWords | None]:
     """Return the reader with words of the store, if more is found by them than by more pairs for as many tokens.
 
     `documents` are those of the pairs.
     """
+    if not reads_words(options, inputs):
+        return plain, None
+    profile = inputs.embedder.profile
+    words = store_words(inputs.store, documents, profile, options.words, seed=options.seed)
     if not len(words):
         return plain, None
     reader = words.read_by(plain, inputs.embedder, progress=inputs.context.progress)
-    cost = words.cost_in_pairs(inputs.embedder.profile, documents)
+    cost = words.cost_in_pairs(profile, documents)
     texts = [document.text for document in documents]
-    with_words, bare = _read_by((reader, plain), pairs, texts, seed=seed)
+    with_words, bare = _read_by((reader, plain), pairs, texts, seed=options.seed)
     tried = TriedWords.compare(len(words), cost, with_words, bare)
     if tried.is_used:
         return reader, tried

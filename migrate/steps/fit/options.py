@@ -100,7 +100,7 @@ class FitOptions(PaidOptions):
             section=LEARNING,
         ),
     )
-    words: int = field(default=10_000, metadata=WORDS)
+    words: int = field(default=20_000, metadata=WORDS)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
 

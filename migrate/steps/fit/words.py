@@ -24,11 +24,11 @@ ROLE: Final = "words of the store"
 FEWEST_PAIRS: Final = 500
 """Pairs from which on words are embedded: held-out documents of fewer do not tell what they add."""
 
-_WORDS_A_PAIR: Final = 10
-"""Words for each pair at most, which are some 20 % of what the pair itself costs."""
+_SHARE: Final = 0.2
+"""Tokens of the words at most, as a share of the sample's: of short documents many words would cost more than these."""
 
-_FEWEST_DOCUMENTS: Final = 2
-"""Documents that have a word which is embedded: one of a single document says nothing of another."""
+_FEWEST_DOCUMENTS: Final = 3
+"""Documents that have a word which is embedded: words of two documents cost as much, and added nothing."""
 
 _LONGEST: Final = 40
 """Characters of a word; longer ones are addresses and the like."""
@@ -39,13 +39,17 @@ _AT_ONCE: Final = 2_048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoreWords:
-    """The most frequent words of a store, as texts to embed, with their inverse document frequency, (t,)."""
+    """Words of a store as texts to embed, the most frequent first, with their inverse document frequency, (t,)."""
 
     texts: Sequence[Document]
     idf: Vectors
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def first(self, count: int) -> StoreWords:
+        """Return the most frequent of the words."""
+        return StoreWords(self.texts[:count], self.idf[:count])
 
     def read_by(self, reader: TextReader, embedder: Embedder, *, progress: Progress = no_progress) -> TextReader:
         """Embed the words, and return the reader with them."""
@@ -59,17 +63,18 @@ class StoreWords:
         return float(profile.read(self.texts).sum() / profile.read(sample).mean())
 
 
-def store_words(store: Store, n_pairs: int, most: int, *, seed: int = 0) -> StoreWords:
-    """Return up to `most` words of a store, and no more than so many for each pair; none for few pairs."""
-    if n_pairs < FEWEST_PAIRS:
+def store_words(store: Store, sample: Sequence[Document], profile: Profile, most: int, *, seed: int = 0) -> StoreWords:
+    """Return up to `most` words of a store, of no more than a fifth of the sample's tokens; none for a small sample."""
+    if len(sample) < FEWEST_PAIRS:
         return frequent_words((), 0)
     rows = random_order(store, seed)[:CORPUS_SIZE]
-    texts = (document.text for document in store.documents(rows))
-    return frequent_words(texts, min(most, _WORDS_A_PAIR * n_pairs))
+    words = frequent_words((document.text for document in store.documents(rows)), most)
+    tokens = np.cumsum(profile.read(words.texts))
+    return words.first(int(np.searchsorted(tokens, _SHARE * profile.read(sample).sum(), side="right")))
 
 
 def frequent_words(texts: Iterable[str], most: int) -> StoreWords:
-    """Return the words that are in the most texts, up to `most`."""
+    """Return the words that are in the most texts, up to `most`, the most frequent first."""
     frequency: dict[str, int] = {}
     n_texts = 0
     remaining = iter(texts)
@@ -78,7 +83,7 @@ def frequent_words(texts: Iterable[str], most: int) -> StoreWords:
         n_texts += len(block)
     shared = [word for word, count in frequency.items() if count >= _FEWEST_DOCUMENTS and len(word) <= _LONGEST]
     # By the alphabet where as many texts have them, so that the order of texts does not count
-    words = sorted(sorted(shared, key=lambda word: (-frequency[word], word))[:most])
+    words = sorted(shared, key=lambda word: (-frequency[word], word))[:most]
     counts = np.array([frequency[word] for word in words], dtype=np.int64)
     documents = [Document(f"word {number}", word) for number, word in enumerate(words)]
     return StoreWords(documents, inverse_frequency(counts, n_texts))
