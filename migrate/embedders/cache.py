@@ -281,7 +281,7 @@ class CachedEmbedder(WrappedEmbedder):
         embed: Callable[[NDArray[np.int32], Progress], Vectors],
         progress: Progress = no_progress,
     ) -> Vectors:
-        """Vectors, (t, dim), of single tokens by their ids, t of them, as `embed` makes them; those on disk for free."""
+        """Vectors, (t, dim), of t single tokens by their ids, as `embed` makes them; those on disk are free."""
         # Not the scope of texts: a text may be the number of a token
         scope = canonical_json([self.cache_scope("document"), "token"])
         keys = [hashlib.sha256(f"{scope}\n{number}".encode()).digest() for number in ids.tolist()]

@@ -84,7 +84,7 @@ def frequent_words(texts: Iterable[str], most: int) -> StoreWords:
     shared = [word for word, count in frequency.items() if count >= _FEWEST_DOCUMENTS and len(word) <= _LONGEST]
     # By the alphabet where as many texts have them, so that the order of texts does not count
     words = sorted(shared, key=lambda word: (-frequency[word], word))[:most]
-    counts = np.array([frequency[word] for word in words], dtype=np.int64)
+    counts = np.array([frequency[word] for word in words], dtype=np.float64)
     documents = [Document(f"word {number}", word) for number, word in enumerate(words)]
     return StoreWords(documents, inverse_frequency(counts, n_texts))
 
