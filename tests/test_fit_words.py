@@ -115,14 +115,14 @@ def test_words_cost_no_more_than_a_fifth_of_the_sample(store):
 
 @pytest.mark.slow
 def test_words_are_read_where_they_find_more(store, fitted, tmp_path):
-    tried = fitted.selection.words
+    tried = fitted.selection.vocabulary
     assert tried.is_used and tried.count == len(WORDS)
     # A word is a token, a document twelve
     assert tried.overlap_with > tried.overlap_without + 0.05
     fitted.save(tmp_path / "stitch")
     loaded = load_stitch(tmp_path / "stitch")
-    assert loaded.selection.words == tried
-    assert sorted(loaded.reader.words.words) == sorted(WORDS)
+    assert loaded.selection.vocabulary == tried
+    assert sorted(loaded.reader.vocabulary.vocabulary) == sorted(WORDS)
     assert any("300 words of the store" in line and "are read" in line for line in fit_sentences(loaded.selection))
     documents = list(store.documents())
     truth = mean_of_words([document.text for document in documents])
@@ -136,7 +136,7 @@ def test_words_are_read_where_they_find_more(store, fitted, tmp_path):
 def test_a_second_fit_does_not_pay_for_the_words(store, fitted, load, server):
     n_billed = len(server.billed)
     again = fit(store, load(mean_of_words))
-    assert again.selection.words == fitted.selection.words
+    assert again.selection.vocabulary == fitted.selection.vocabulary
     # What is embedded again shows that the model is the same
     assert not set(server.billed[n_billed:]) & set(WORDS)
 
@@ -144,8 +144,8 @@ def test_a_second_fit_does_not_pay_for_the_words(store, fitted, load, server):
 @pytest.mark.slow
 def test_words_that_say_nothing_are_not_read(store, load):
     fitted = fit(store, load(blind_to_words))
-    assert fitted.selection.words is not None and not fitted.selection.words.is_used
-    assert fitted.reader.words is None
+    assert fitted.selection.vocabulary is not None and not fitted.selection.vocabulary.is_used
+    assert fitted.reader.vocabulary is None
     assert any("are not read" in line for line in fit_sentences(fitted.selection))
 
 

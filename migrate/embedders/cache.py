@@ -289,9 +289,9 @@ class CachedEmbedder(WrappedEmbedder):
             vectors = file.read(set(keys))
             missing = np.array([key not in vectors for key in keys], dtype=bool)
             if missing.any():
-                made = embed(ids[missing], progress)
+                embedded = embed(ids[missing], progress)
                 new_keys = [key for key, is_new in zip(keys, missing.tolist(), strict=True) if is_new]
-                new = dict(zip(new_keys, made, strict=True))
+                new = dict(zip(new_keys, embedded, strict=True))
                 file.write(new)
                 vectors.update(new)
         return np.stack([vectors[key] for key in keys])

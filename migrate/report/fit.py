@@ -123,8 +123,8 @@ def fit_sentences(selection: Selection) -> list[str]:
         sentences.append(_tried(selection.tried))
     if selection.tokens is not None:
         sentences.append(_tokens(selection.tokens))
-    if selection.words is not None:
-        sentences.append(_words(selection.words))
+    if selection.vocabulary is not None:
+        sentences.append(_vocabulary(selection.vocabulary))
     if selection.curve is not None:
         sentences.append(_curve(selection.curve))
     if selection.confidence is not None:
@@ -224,14 +224,14 @@ def _tokens(tokens: TriedTokens) -> str:
     )
 
 
-def _words(words: TriedWords) -> str:
+def _vocabulary(tried: TriedWords) -> str:
     """Say what words of the store add, and whether they are read."""
     read = "not read"
-    if words.is_used:
+    if tried.is_used:
         read = "read"
     return (
-        f"{words.count:,} words of the store, embedded for the tokens of {words.pairs:,.0f} documents, are {read}: "
-        f"{percent(words.overlap_with)} with them, {percent(words.overlap_without)} with so many more documents instead"
+        f"{tried.count:,} words of the store, embedded for the tokens of {tried.pairs:,.0f} documents, are {read}: "
+        f"{percent(tried.overlap_with)} with them, {percent(tried.overlap_without)} with so many more documents instead"
     )
 
 

@@ -30,32 +30,32 @@ class OwnWords:
 
     Attributes
     ----------
-    words : t words, none twice
+    vocabulary : t words, none twice
     idf : (t,) float32, their inverse document frequency
     vectors : (t, d) float32, unit rows
     """
 
-    words: Sequence[str]
+    vocabulary: Sequence[str]
     idf: Vectors
     vectors: Vectors
 
     @classmethod
-    def of(cls, words: Sequence[str], idf: Vectors, embedded: Vectors) -> Self:
+    def of(cls, vocabulary: Sequence[str], idf: Vectors, embedded: Vectors) -> Self:
         """Make it of the target's vectors, (t, d), less their mean: what all short texts have in common says nothing.
 
         So does model2vec begin (Tulkens & van Dongen 2024, "Model2Vec: Fast State-of-the-Art Static Embeddings").
         """
-        return cls(words, idf, unit_rows(embedded - embedded.mean(axis=0)))
+        return cls(vocabulary, idf, unit_rows(embedded - embedded.mean(axis=0)))
 
-    def view(self, occurrences: Sparse, words: Sequence[str]) -> TermView:
-        """Return the view of m texts by how much of each of `words`, w, is in each, (m, w); others are left out."""
-        number_of = {word: number for number, word in enumerate(self.words)}
-        numbers = np.array([number_of.get(word, -1) for word in words], dtype=np.int64)
+    def view(self, occurrences: Sparse, terms: Sequence[str]) -> TermView:
+        """Return the view of m texts by how much of each of w `terms` is in each, (m, w); others are left out."""
+        number_of = {word: number for number, word in enumerate(self.vocabulary)}
+        numbers = np.array([number_of.get(word, -1) for word in terms], dtype=np.int64)
         known = np.flatnonzero(numbers >= 0)
-        terms = occurrences.tocsc()[:, known].tocoo()
-        columns = numbers[known][terms.col]
-        shape = (occurrences.shape[0], len(self.words))
-        weighted = type(terms)((terms.data * self.idf[columns], (terms.row, columns)), shape=shape)
+        counted = occurrences.tocsc()[:, known].tocoo()
+        columns = numbers[known][counted.col]
+        shape = (occurrences.shape[0], len(self.vocabulary))
+        weighted = type(counted)((counted.data * self.idf[columns], (counted.row, columns)), shape=shape)
         return TermView(weighted.tocsr(), self.vectors)
 
     def arrays(self) -> Arrays:
@@ -64,15 +64,15 @@ class OwnWords:
 
     def state(self) -> Mapping[str, bytes]:
         """Return the words as a file, one a line."""
-        return {WORDS_FILE: "\n".join(self.words).encode("utf-8", "surrogatepass")}
+        return {WORDS_FILE: "\n".join(self.vocabulary).encode("utf-8", "surrogatepass")}
 
     @classmethod
     def restore(cls, arrays: Arrays, state: Mapping[str, bytes]) -> Self | None:
         """Restore what `arrays` and `state` returned; None where no words were saved, ValueError where they differ."""
         if "words.vectors" not in arrays:
             return None
-        words = state[WORDS_FILE].decode("utf-8", "surrogatepass").split("\n")
-        restored = cls(words, arrays["words.idf"], arrays["words.vectors"])
-        if restored.idf.shape != (len(words),) or len(restored.vectors) != len(words):
+        vocabulary = state[WORDS_FILE].decode("utf-8", "surrogatepass").split("\n")
+        restored = cls(vocabulary, arrays["words.idf"], arrays["words.vectors"])
+        if restored.idf.shape != (len(vocabulary),) or len(restored.vectors) != len(vocabulary):
             raise ValueError("the words of the store and their vectors do not fit together")
         return restored

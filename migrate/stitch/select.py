@@ -270,8 +270,8 @@ class Mixture:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `tokens` says what those of a free model add to the texts, `words` what words of the store add. `judged` is how many
-    documents the candidates were judged on; `mixture` says that their old vectors are of two kinds. `tuned` are
+    `tokens` says what those of a free model add to the texts, `vocabulary` what words of the store add. `judged` is how
+    many documents the candidates were judged on; `mixture` says that their old vectors are of two kinds. `tuned` are
     stitches by their specs, tuned but not fitted: the chosen one, and the best of the old vectors alone; none where the
     selection was loaded from a file.
     """
@@ -284,7 +284,7 @@ class Selection:
     tried: TriedViews | None = None
     choice: Clarity | None = None
     tokens: TriedTokens | None = None
-    words: TriedWords | None = None
+    vocabulary: TriedWords | None = None
     judged: int | None = None
     mixture: Mixture | None = None
 

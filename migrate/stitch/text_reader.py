@@ -323,7 +323,7 @@ class TextReader:
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     models : further embedding models by their specs
-    words : words of the store that the target has embedded, None for none
+    vocabulary : words of the store that the target has embedded, None for none
     """
 
     ngram_idf: Vectors
@@ -331,7 +331,7 @@ class TextReader:
     topics: Vectors
     pieces: Pieces | None = None
     models: Mapping[str, Embedder] = field(default_factory=dict)
-    words: OwnWords | None = None
+    vocabulary: OwnWords | None = None
 
     @classmethod
     def fit(
@@ -384,7 +384,7 @@ class TextReader:
     def for_stitch(self, stitch: Stitch) -> Self:
         """The reader with those of its models and words alone that a fitted stitch reads; others are not asked then."""
         models = {spec: it for spec, it in self.models.items() if view_of(spec) in stitch.views}
-        return replace(self, models=models, words=self.words if VIEW in stitch.views else None)
+        return replace(self, models=models, vocabulary=self.vocabulary if VIEW in stitch.views else None)
 
     def with_models(self, models: Mapping[str, Embedder]) -> Self:
         """The reader with these in the place of its own models, as far as they are the same by their specs."""
@@ -401,8 +401,8 @@ class TextReader:
         if self.pieces is not None:
             views["pieces"] = TermView(terms)
             views["tokens"] = TermView(terms, self.pieces.vectors)
-        if self.words is not None:
-            views[VIEW] = self.words.view(weights @ plain.counts(), plain.words)
+        if self.vocabulary is not None:
+            views[VIEW] = self.vocabulary.view(weights @ plain.counts(), plain.words)
         if self.topics.size:
             views["topics"] = TermView(terms, self.topics)
         views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
@@ -416,8 +416,8 @@ class TextReader:
             limit = _NO_LIMIT if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
-        if self.words is not None:
-            arrays |= self.words.arrays()
+        if self.vocabulary is not None:
+            arrays |= self.vocabulary.arrays()
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
@@ -427,8 +427,8 @@ class TextReader:
             files[TOKENIZER_FILE] = self.pieces.cutter.content.encode()
         if self.models:
             files[VIEWS_FILE] = json.dumps(list(self.models)).encode()
-        if self.words is not None:
-            files |= self.words.state()
+        if self.vocabulary is not None:
+            files |= self.vocabulary.state()
         return files
 
     @classmethod
@@ -445,8 +445,8 @@ class TextReader:
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
         models = {spec: load_embedder(spec) for spec in specs}
-        words = OwnWords.restore(arrays, state)
-        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, words)
+        vocabulary = OwnWords.restore(arrays, state)
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, vocabulary)
         reader._check()
         return reader
 

@@ -19,11 +19,11 @@ def words():
 @pytest.fixture
 def reader(words):
     plain = TextReader.fit(TEXTS)
-    return TextReader(plain.ngram_idf, plain.term_idf, plain.topics, words=words)
+    return TextReader(plain.ngram_idf, plain.term_idf, plain.topics, vocabulary=words)
 
 
 def test_a_text_is_the_sum_of_what_the_target_makes_of_its_words(reader, words):
-    number_of = {word: number for number, word in enumerate(words.words)}
+    number_of = {word: number for number, word in enumerate(words.vocabulary)}
     # By hand: lower case, cut at punctuation, a word in two parts is at one position
     found = [
         [("cells", 0), ("the", 2), ("so", 3), ("spleen", 4)],
@@ -48,7 +48,7 @@ def test_what_all_words_have_in_common_is_left_out(words):
 
 def test_it_is_restored_from_what_was_saved(reader):
     restored = TextReader.restore(reader.arrays(), reader.state())
-    assert list(restored.words.words) == list(reader.words.words)
+    assert list(restored.vocabulary.vocabulary) == list(reader.vocabulary.vocabulary)
     ours, theirs = (each.read(TEXTS).views["words"].matrix() for each in (reader, restored))
     np.testing.assert_array_equal(ours, theirs)
 

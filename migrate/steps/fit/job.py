@@ -102,12 +102,15 @@ def expected_documents(options: FitOptions, inputs: FitInputs, sample: Sample | 
 
 def reads_words(options: FitOptions, inputs: FitInputs) -> bool:
     """Return whether words of the store are embedded."""
+    profile = inputs.embedder.profile
+    # The word pieces of a local model are at hand, and words add nothing to these (`benchmarks/models.py --words`)
     return (
         options.words > 0
-        and min(options.sample, inputs.store.info.count) >= FEWEST_PAIRS
+        and not profile.is_local
+        and profile.embeds_new_texts
         and options.direction == DOCUMENT
         and inputs.store.info.has_texts
-        and inputs.embedder.profile.embeds_new_texts
+        and min(options.sample, inputs.store.info.count) >= FEWEST_PAIRS
         and reads_texts(options.specs)
     )
 
@@ -158,7 +161,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     texts = [document.text for document in sample.documents]
     reader = None
     tokens = None
-    words = None
+    vocabulary = None
     if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
             table = token_table_of(embedder)
@@ -167,7 +170,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
                 reader = _with_better_tokens(reader, table, pairs, texts, seed=seed, progress=progress)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
-            reader, words = _with_words(options, inputs, reader, pairs, sample.documents)
+            reader, vocabulary = _with_words(options, inputs, reader, pairs, sample.documents)
     prior = None
     if inputs.prior is not None:
         prior = prior_map(inputs.prior)
@@ -188,7 +191,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     if tried is not None and tried.helps and not tried.is_used:
         tried = replace(tried, minutes=_minutes(views[tried.specs[0]], store, sample))
     fitted = replace(
-        fitted, selection=replace(fitted.selection, tokens=tokens, words=words, tried=tried, mixture=mixture)
+        fitted, selection=replace(fitted.selection, tokens=tokens, vocabulary=vocabulary, tried=tried, mixture=mixture)
     )
     if targets:
         selection = fitted.selection
@@ -395,14 +398,14 @@ def _with_words(
     if not reads_words(options, inputs):
         return plain, None
     profile = inputs.embedder.profile
-    words = store_words(inputs.store, documents, profile, options.words, seed=options.seed)
-    if not len(words):
+    vocabulary = store_words(inputs.store, documents, profile, options.words, seed=options.seed)
+    if not len(vocabulary):
         return plain, None
-    reader = words.read_by(plain, inputs.embedder, progress=inputs.context.progress)
-    cost = words.cost_in_pairs(profile, documents)
+    reader = vocabulary.read_by(plain, inputs.embedder, progress=inputs.context.progress)
+    cost = vocabulary.cost_in_pairs(profile, documents)
     texts = [document.text for document in documents]
     with_words, bare = _read_by((reader, plain), pairs, texts, seed=options.seed)
-    tried = TriedWords.compare(len(words), cost, with_words, bare)
+    tried = TriedWords.compare(len(vocabulary), cost, with_words, bare)
     if tried.is_used:
         return reader, tried
     return plain, tried

@@ -29,9 +29,9 @@ KIND = option(
 )
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
 WORDS = option(
-    "Words of the store, the most frequent ones, to embed as short texts, for stitches that read texts; 0 for none. "
-    "They are embedded if the sample has 500 documents, and are used if held-out documents find more by them than by "
-    "more documents for as many tokens.",
+    "Words of the store that a target behind an API embeds too, the most frequent ones, to read texts by; 0 for none. "
+    "They are embedded for samples of 500 and more, cost no more than a fifth of the sample, and are used if held-out "
+    "documents find more by them than by more documents for as many tokens.",
     "number",
     is_seldom=True,
     section=LEARNING,

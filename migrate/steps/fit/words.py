@@ -55,8 +55,8 @@ class StoreWords:
         """Embed the words, and return the reader with them."""
         # What a store holds chose them, not a query
         vectors = with_choosers(embedder, frozenset()).embed_documents(self.texts, progress=progress)
-        words = [text.text for text in self.texts]
-        return replace(reader, words=OwnWords.of(words, self.idf, vectors))
+        vocabulary = [text.text for text in self.texts]
+        return replace(reader, vocabulary=OwnWords.of(vocabulary, self.idf, vectors))
 
     def cost_in_pairs(self, profile: Profile, sample: Sequence[Document]) -> float:
         """Return how many documents like those of the sample have as many tokens."""
@@ -68,9 +68,9 @@ def store_words(store: Store, sample: Sequence[Document], profile: Profile, most
     if len(sample) < FEWEST_PAIRS:
         return frequent_words((), 0)
     rows = random_order(store, seed)[:CORPUS_SIZE]
-    words = frequent_words((document.text for document in store.documents(rows)), most)
-    tokens = np.cumsum(profile.read(words.texts))
-    return words.first(int(np.searchsorted(tokens, _SHARE * profile.read(sample).sum(), side="right")))
+    vocabulary = frequent_words((document.text for document in store.documents(rows)), most)
+    tokens = np.cumsum(profile.read(vocabulary.texts))
+    return vocabulary.first(int(np.searchsorted(tokens, _SHARE * profile.read(sample).sum(), side="right")))
 
 
 def frequent_words(texts: Iterable[str], most: int) -> StoreWords:
@@ -83,18 +83,18 @@ def frequent_words(texts: Iterable[str], most: int) -> StoreWords:
         n_texts += len(block)
     shared = [word for word, count in frequency.items() if count >= _FEWEST_DOCUMENTS and len(word) <= _LONGEST]
     # By the alphabet where as many texts have them, so that the order of texts does not count
-    words = sorted(shared, key=lambda word: (-frequency[word], word))[:most]
-    counts = np.array([frequency[word] for word in words], dtype=np.float64)
-    documents = [Document(f"word {number}", word) for number, word in enumerate(words)]
+    vocabulary = sorted(shared, key=lambda word: (-frequency[word], word))[:most]
+    counts = np.array([frequency[word] for word in vocabulary], dtype=np.float64)
+    documents = [Document(f"word {number}", word) for number, word in enumerate(vocabulary)]
     return StoreWords(documents, inverse_frequency(counts, n_texts))
 
 
 def _add_frequencies(frequency: dict[str, int], texts: Sequence[str]) -> None:
     """Add in how many of the texts each word is."""
-    words = split_words(texts)
-    plain = plain_words(words.words)
-    occurrences = words.counts() @ plain.counts()
+    split = split_words(texts)
+    plain = plain_words(split.words)
+    occurrences = split.counts() @ plain.counts()
     occurrences.sum_duplicates()
-    found = np.bincount(occurrences.indices, minlength=len(plain.words))
-    for word, count in zip(plain.words, found.tolist(), strict=True):
+    counts = np.bincount(occurrences.indices, minlength=len(plain.words))
+    for word, count in zip(plain.words, counts.tolist(), strict=True):
         frequency[word] = frequency.get(word, 0) + count
