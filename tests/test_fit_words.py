@@ -12,6 +12,7 @@ import migrate
 from migrate.embedders import load_embedder
 from migrate.embedders.profile import Profile
 from migrate.errors import SpendingError
+from migrate.pipeline import Run
 from migrate.report.fit import fit_sentences
 from migrate.steps.fit import Fit
 from migrate.steps.fit.words import FEWEST_PAIRS, store_words
@@ -161,3 +162,19 @@ def test_words_are_in_the_estimate_and_under_the_cap(store, server, tmp_path):
     with pytest.raises(SpendingError):
         replace(request, max_cost=limit).run()
     assert len(server.billed) == n_billed
+
+
+def test_a_run_estimates_the_words_too(store, server, tmp_path):
+    (tmp_path / "queries.txt").write_text("\n".join(f"what is {word}" for word in WORDS[:20]))
+    target = load_embedder("openai:tiny", cache=tmp_path / "cache.sqlite")
+    request = Run(
+        store,
+        target,
+        tmp_path / "moved",
+        queries=tmp_path / "queries.txt",
+        reference="build",
+        sample=FEWEST_PAIRS,
+        price=1.0,
+    )
+    assert "words of the store" in request.estimate().sentence
+    assert "words of the store" not in replace(request, words=0).estimate().sentence
