@@ -230,8 +230,9 @@ def _vocabulary(tried: TriedWords) -> str:
     if tried.is_used:
         read = "read"
     return (
-        f"{tried.count:,} words of the store, embedded for the tokens of {tried.pairs:,.0f} documents, are {read}: "
-        f"{percent(tried.overlap_with)} with them, {percent(tried.overlap_without)} with so many more documents instead"
+        f"{tried.count:,} words of the store, embedded for the tokens of {tried.pairs:,.0f} documents, are {read}: the "
+        f"texts alone find {percent(tried.overlap_with)} with them, {percent(tried.overlap_without)} with so many more "
+        "documents instead"
     )
 
 

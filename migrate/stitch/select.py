@@ -228,10 +228,11 @@ class TriedTokens:
 
 @dataclass(frozen=True, slots=True)
 class TriedWords:
-    """The gain of `count` words of the store that the target has embedded: overlap@10 of texts and old vectors.
+    """The gain of `count` words of the store that the target has embedded: overlap@10 of texts alone.
 
     Both are held-out, after fits for as many tokens: with the words on fewer pairs, without them on all. `pairs` is how
     many documents have as many tokens as the words. The words are read where the gain is above its standard error.
+    Of texts alone, as words tell more of what queries seek than of a sample's neighbours.
     """
 
     count: int
@@ -242,14 +243,14 @@ class TriedWords:
 
     @classmethod
     def compare(cls, count: int, pairs: float, with_words: Pairing, plain: Pairing) -> Self:
-        """Judge a stitch of texts and vectors on the same pairs, whose texts are read with these words and without."""
+        """Judge a stitch of the texts alone on the same pairs, whose texts are read with these words and without."""
         share = max(1 - pairs / len(plain), 0.0)
         plain = some_of(plain)
         neighbours = Neighbours(plain.target, seed=plain.seed)
         with_words = some_of(with_words)
-        stitch, _ = tune(RidgeText.kind, with_words)
+        stitch, _ = tune(TextAlone.kind, with_words)
         shares = neighbours.overlap(cross_predict(stitch, with_words, share=share, with_variance=False).vectors)
-        _, predicted = tune(RidgeText.kind, plain)
+        _, predicted = tune(TextAlone.kind, plain)
         bare = neighbours.overlap(predicted)
         is_used = bool((shares - bare).mean() > standard_error(shares - bare))
         return cls(count, pairs, float(shares.mean()), float(bare.mean()), is_used)
