@@ -256,12 +256,18 @@ def results(held_out: HeldOut, stitches: Sequence[str]) -> Iterator[tuple[str, R
         yield spec, known[name]
 
 
-def read_texts(collection: Collection, table: TokenTable | None) -> TextRows:
+Extend = Callable[[TextReader, Sequence[str]], TextReader]
+"""Adds to a reader of the texts what else it reads."""
+
+
+def read_texts(collection: Collection, table: TokenTable | None, extend: Extend | None = None) -> TextRows:
     """The texts of a collection as stitches see them; with what the model makes of its tokens, if the table has it."""
     texts = [document.text for document in collection.documents]
     reader = TextReader.fit(texts, table)
     if table is not None:
         reader = reader.with_outputs(table)
+    if extend is not None:
+        reader = extend(reader, texts)
     return reader.read(texts)
 
 
@@ -310,7 +316,12 @@ class ReadSet:
 
 
 def read_set(
-    data: Path, name: str, spaces: Sequence[str], tokens: TokenTable | None, target_space: str = TARGET
+    data: Path,
+    name: str,
+    spaces: Sequence[str],
+    tokens: TokenTable | None,
+    target_space: str = TARGET,
+    extend: Extend | None = None,
 ) -> ReadSet:
     """Read a set, and print what the full re-embed does on it."""
     beir = load_beir(data / name)
@@ -318,7 +329,7 @@ def read_set(
     target = load_space(data, name, target_space, collection)
     print_full_reembed(name, collection, target)
     sources = {space: load_space(data, name, space, collection) for space in spaces}
-    return ReadSet(name, collection, target, sources, read_texts(collection, tokens))
+    return ReadSet(name, collection, target, sources, read_texts(collection, tokens, extend))
 
 
 def judge_cell(

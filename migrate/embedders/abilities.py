@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, innermost, with_model
+from migrate.embedders.cache import cache_of
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import make_counter
 from migrate.files import output_errors, write_bytes
@@ -118,11 +119,19 @@ def variants_of(embedder: Embedder) -> Iterator[Variant]:
 
 
 def token_table_of(embedder: Embedder) -> TokenTable | None:
-    """Return the tokens of a model that runs here, or None where there are none to be had."""
+    """Return the tokens of a model that runs here, or None where there are none to be had.
+
+    What the model makes of single tokens is kept where its cache keeps what it makes of texts.
+    """
     model = innermost(embedder)
-    if isinstance(model, LocalModel):
-        return model.token_table()
-    return None
+    if not isinstance(model, LocalModel):
+        return None
+    table = model.token_table()
+    cache = cache_of(embedder)
+    if table is None or table.outputs is None or cache is None:
+        return table
+    embed = table.outputs
+    return replace(table, outputs=lambda ids, progress: cache.embed_tokens(ids, embed, progress))
 
 
 def loaded_profile(embedder: Embedder) -> Profile:

@@ -10,17 +10,18 @@ import hashlib
 import os
 import stat
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, Role, WrappedEmbedder, require_texts
 from migrate.embedders.own_database import OwnDatabase
 from migrate.errors import InputError
-from migrate.files import make_private, output_errors
+from migrate.files import canonical_json, make_private, output_errors
 from migrate.vectors import Progress, Text, Vectors, as_vectors, no_progress
 
 UNKNOWN_QUERY = ""
@@ -273,6 +274,27 @@ class CachedEmbedder(WrappedEmbedder):
     def embed_again(self, texts: Sequence[Text], role: Role) -> Vectors:
         """Embed past the cache, which is neither read nor written."""
         return self.embedder.embed_again(texts, role)
+
+    def embed_tokens(
+        self,
+        ids: NDArray[np.int32],
+        embed: Callable[[NDArray[np.int32], Progress], Vectors],
+        progress: Progress = no_progress,
+    ) -> Vectors:
+        """Vectors, (t, dim), of t single tokens by their ids, as `embed` makes them; those on disk are free."""
+        # Not the scope of texts: a text may be the number of a token
+        scope = canonical_json([self.cache_scope("document"), "token"])
+        keys = [hashlib.sha256(f"{scope}\n{number}".encode()).digest() for number in ids.tolist()]
+        with CacheFile(self.path) as file:
+            vectors = file.read(set(keys))
+            missing = np.array([key not in vectors for key in keys], dtype=bool)
+            if missing.any():
+                embedded = embed(ids[missing], progress)
+                new_keys = [key for key, is_new in zip(keys, missing.tolist(), strict=True) if is_new]
+                new = dict(zip(new_keys, embedded, strict=True))
+                file.write(new)
+                vectors.update(new)
+        return np.stack([vectors[key] for key in keys])
 
     def _embed_missing(
         self, file: CacheFile, missing: dict[bytes, Text], role: Role, progress: Progress, total: int

@@ -43,6 +43,7 @@ from migrate.steps.fit.inputs import inputs_of as fit_inputs_of
 from migrate.steps.fit.inputs import require_texts
 from migrate.steps.fit.job import FitJob, fit_job
 from migrate.steps.fit.job import expected_documents as expected_sample
+from migrate.steps.fit.words import ROLE as WORDS
 from migrate.steps.opening import log_of, model_at, source_model_of, store_of
 from migrate.steps.reembed import Reembed
 from migrate.steps.reembed.job import ReembedJob, reembed_job
@@ -505,12 +506,15 @@ def _planned(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[
     documents = partial(_texts_left, inputs, judges, fit, done)
     cap = inputs.context.cap
     target = PlannedModel(inputs.embedder, cap, documents=documents, queries=judges.queries, again=n_past_cache)
+    models = [target]
+    if fit is not None:
+        models += [model for model in fit.models if model.role == WORDS]
     if source is None:
-        return (target,)
+        return tuple(models)
     queries = list(judges.queries)
     if inputs.log is not None:
         queries = [*inputs.log.looked_up, *judges.queries]
-    return (target, PlannedModel(source, cap, SOURCE_MODEL, queries=queries))
+    return (*models, PlannedModel(source, cap, SOURCE_MODEL, queries=queries))
 
 
 def _texts_left(inputs: RunInputs, judges: QuerySet, fit: FitJob | None, done: Set[str]) -> Iterator[Document]:

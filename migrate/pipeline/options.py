@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from migrate.audit.judged import JudgedOptions
 from migrate.steps.base import RANKED_QUERIES, RESTART, argument, option, parameter
-from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET
+from migrate.steps.fit.options import KIND, LOG, SAMPLE, SOURCE_MODEL, STRATEGY, TARGET, WORDS
 
 if TYPE_CHECKING:
     from migrate.embedders.base import Embedder
@@ -39,6 +39,7 @@ class RunOptions(JudgedOptions):
     query_log: Path | str | Sequence[Query] | None = field(default=None, metadata=parameter(LOG["help"]))
     source_model: ModelLike | None = field(default=None, metadata=SOURCE_MODEL)
     ranked_queries: int | None = field(default=None, metadata=RANKED_QUERIES)
+    words: int = field(default=20_000, metadata=WORDS)
     restart: bool = field(default=False, metadata=RESTART)
 
     @property

@@ -23,6 +23,7 @@ from migrate.stitch.select import (
     Selection,
     TriedTokens,
     TriedViews,
+    TriedWords,
 )
 from migrate.stores.confidence import unreliable
 
@@ -126,6 +127,8 @@ def fit_sentences(selection: Selection) -> list[str]:
         sentences.append(_tried(selection.tried))
     if selection.tokens is not None:
         sentences.append(_tokens(selection.tokens))
+    if selection.vocabulary is not None:
+        sentences.append(_vocabulary(selection.vocabulary))
     if selection.curve is not None:
         sentences.append(_curve(selection.curve))
     if selection.confidence is not None:
@@ -222,6 +225,18 @@ def _tokens(tokens: TriedTokens) -> str:
         f"the texts are {read} by the token embeddings of {tokens.spec}, which is on "
         f"this machine and costs nothing: the texts alone find {percent(tokens.overlap_with)} with them, "
         f"{percent(tokens.overlap_without)} without"
+    )
+
+
+def _vocabulary(tried: TriedWords) -> str:
+    """Say what words of the store add, and whether they are read."""
+    read = "not read"
+    if tried.is_used:
+        read = "read"
+    return (
+        f"{tried.count:,} words of the store, embedded for the tokens of {tried.pairs:,.0f} documents, are {read}: the "
+        f"texts alone find {percent(tried.overlap_with)} with them, {percent(tried.overlap_without)} with so many more "
+        "documents instead"
     )
 
 

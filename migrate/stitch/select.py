@@ -227,6 +227,36 @@ class TriedTokens:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedWords:
+    """The gain of `count` words of the store that the target has embedded: overlap@10 of texts alone.
+
+    Both are held-out, after fits for as many tokens: with the words on fewer pairs, without them on all. `pairs` is how
+    many documents have as many tokens as the words. The words are read where the gain is above its standard error.
+    Of texts alone, as words tell more of what queries seek than of a sample's neighbours.
+    """
+
+    count: int
+    pairs: float
+    overlap_with: float
+    overlap_without: float
+    is_used: bool
+
+    @classmethod
+    def compare(cls, count: int, pairs: float, with_words: Pairing, plain: Pairing) -> Self:
+        """Judge a stitch of the texts alone on the same pairs, whose texts are read with these words and without."""
+        share = max(1 - pairs / len(plain), 0.0)
+        plain = some_of(plain)
+        neighbours = Neighbours(plain.target, seed=plain.seed)
+        with_words = some_of(with_words)
+        stitch, _ = tune(TextAlone.kind, with_words)
+        shares = neighbours.overlap(cross_predict(stitch, with_words, share=share, with_variance=False).vectors)
+        _, predicted = tune(TextAlone.kind, plain)
+        bare = neighbours.overlap(predicted)
+        is_used = bool((shares - bare).mean() > standard_error(shares - bare))
+        return cls(count, pairs, float(shares.mean()), float(bare.mean()), is_used)
+
+
+@dataclass(frozen=True, slots=True)
 class Mixture:
     """Two kinds of old vectors in a sample, such as those of two models: the smaller `share` (0-1) of documents.
 
@@ -241,9 +271,10 @@ class Mixture:
 class Selection:
     """The scored candidates and the chosen one, with its confidence and its learning curve.
 
-    `tokens` says what those of a free model add to the texts. `judged` is how many documents the candidates were judged
-    on; `mixture` says that their old vectors are of two kinds. `tuned` are stitches by their specs, tuned but not
-    fitted: the chosen one, and the best of the old vectors alone; none where the selection was loaded from a file.
+    `tokens` says what those of a free model add to the texts, `vocabulary` what words of the store add. `judged` is how
+    many documents the candidates were judged on; `mixture` says that their old vectors are of two kinds. `tuned` are
+    stitches by their specs, tuned but not fitted: the chosen one, and the best of the old vectors alone; none where the
+    selection was loaded from a file.
     """
 
     chosen: str
@@ -254,6 +285,7 @@ class Selection:
     tried: TriedViews | None = None
     choice: Clarity | None = None
     tokens: TriedTokens | None = None
+    vocabulary: TriedWords | None = None
     judged: int | None = None
     mixture: Mixture | None = None
 

@@ -9,6 +9,7 @@ to the beginning of a text, where titles and topics are, than to its end.
     ngrams   character n-grams, hashed, times their inverse document frequency
     pieces   word pieces of the target's tokenizer, times their inverse document frequency
     tokens   the target's own vectors of these pieces, each of unit length, times the same
+    words    the target's own vectors of the store's words, each embedded as a text of its own, times the same
     SPEC     the vectors of a further embedding model, such as a free local one where the target costs money
     topics   leading singular directions of `pieces`, or else of words, over the store (Deerwester et al. 1990)
 
@@ -37,6 +38,7 @@ from migrate.embedders.kinds import runs_code
 from migrate.reading import expect, parse_json
 from migrate.stitch.base import Arrays, Stitch
 from migrate.stitch.kernel import leading_directions
+from migrate.stitch.own_words import VIEW, WORDS_FILE, OwnWords
 from migrate.stitch.text_features import DenseView, Matrix, Sparse, TermView, TextRows, View, WordView, unit_terms
 from migrate.vectors import Document, Progress, Vectors, no_progress, unit_rows
 
@@ -69,7 +71,7 @@ CORPUS_SIZE = 20_000
 
 TOKENIZER_FILE = "reader.tokenizer"
 VIEWS_FILE = "reader.views"
-READER_FILES = (TOKENIZER_FILE, VIEWS_FILE)
+READER_FILES = (TOKENIZER_FILE, VIEWS_FILE, WORDS_FILE)
 
 _NO_LIMIT = -1
 """What the file has for a model that reads all of a text."""
@@ -321,6 +323,7 @@ class TextReader:
     topics : (t, k) float32, from these terms to topics; empty for a store of few documents
     pieces : the tokenizer and the vectors of the target, None where it is not local
     models : further embedding models by their specs
+    vocabulary : words of the store that the target has embedded, None for none
     """
 
     ngram_idf: Vectors
@@ -328,6 +331,7 @@ class TextReader:
     topics: Vectors
     pieces: Pieces | None = None
     models: Mapping[str, Embedder] = field(default_factory=dict)
+    vocabulary: OwnWords | None = None
 
     @classmethod
     def fit(
@@ -361,8 +365,8 @@ class TextReader:
             pieces = pieces.only(used)
             terms = terms[used]
             blocks = [(weights, counts[:, used]) for weights, counts in blocks]
-        ngram_idf = _inverse(ngrams, len(texts))
-        term_idf = _inverse(terms, len(texts))
+        ngram_idf = inverse_frequency(ngrams, len(texts))
+        term_idf = inverse_frequency(terms, len(texts))
         topics = _find_topics([weights @ _times(counts, term_idf) for weights, counts in blocks], len(texts), seed)
         return cls(ngram_idf, term_idf, topics, pieces, models or {})
 
@@ -378,8 +382,9 @@ class TextReader:
         return replace(self, pieces=replace(self.pieces, vectors=unit_rows(vectors - vectors.mean(axis=0))))
 
     def for_stitch(self, stitch: Stitch) -> Self:
-        """The reader with those of its models alone that a fitted stitch reads; others are not asked then."""
-        return replace(self, models={spec: it for spec, it in self.models.items() if view_of(spec) in stitch.views})
+        """The reader with those of its models and words alone that a fitted stitch reads; others are not asked then."""
+        models = {spec: it for spec, it in self.models.items() if view_of(spec) in stitch.views}
+        return replace(self, models=models, vocabulary=self.vocabulary if VIEW in stitch.views else None)
 
     def with_models(self, models: Mapping[str, Embedder]) -> Self:
         """The reader with these in the place of its own models, as far as they are the same by their specs."""
@@ -396,6 +401,8 @@ class TextReader:
         if self.pieces is not None:
             views["pieces"] = TermView(terms)
             views["tokens"] = TermView(terms, self.pieces.vectors)
+        if self.vocabulary is not None:
+            views[VIEW] = self.vocabulary.view(weights @ plain.counts(), plain.words)
         if self.topics.size:
             views["topics"] = TermView(terms, self.topics)
         views |= {view_of(spec): DenseView(_embed(model, texts)) for spec, model in self.models.items()}
@@ -409,6 +416,8 @@ class TextReader:
             limit = _NO_LIMIT if self.pieces.limit is None else self.pieces.limit
             arrays |= {"pieces.kept": self.pieces.kept, "pieces.vectors": self.pieces.vectors}
             arrays["pieces.limit"] = np.array([limit], dtype=np.int32)
+        if self.vocabulary is not None:
+            arrays |= self.vocabulary.arrays()
         return arrays
 
     def state(self) -> Mapping[str, bytes]:
@@ -418,6 +427,8 @@ class TextReader:
             files[TOKENIZER_FILE] = self.pieces.cutter.content.encode()
         if self.models:
             files[VIEWS_FILE] = json.dumps(list(self.models)).encode()
+        if self.vocabulary is not None:
+            files |= self.vocabulary.state()
         return files
 
     @classmethod
@@ -434,7 +445,8 @@ class TextReader:
         if any(map(runs_code, specs)):
             raise ValueError("a view would run code of its own")
         models = {spec: load_embedder(spec) for spec in specs}
-        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models)
+        vocabulary = OwnWords.restore(arrays, state)
+        reader = cls(arrays["ngram_idf"], arrays["term_idf"], arrays["topics"], pieces, models, vocabulary)
         reader._check()
         return reader
 
@@ -500,7 +512,7 @@ def _document_frequency(weights: Sparse, counts: Sparse) -> NDArray[np.int64]:
     return np.bincount(terms.indices, minlength=terms.shape[1])
 
 
-def _inverse(frequency: Matrix, n: int) -> Vectors:
+def inverse_frequency(frequency: Matrix, n: int) -> Vectors:
     """Smoothed inverse document frequency as scikit-learn's TfidfTransformer has it: ln((1 + n) / (1 + df)) + 1."""
     return (np.log((1 + n) / (1 + frequency)) + 1).astype(np.float32)
 

@@ -12,6 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from migrate.embedders import load_embedder
+from migrate.embedders.abilities import token_table_of
 from migrate.embedders.sentence_transformers import SentenceTransformersEmbedder, packaged_model_path, pick_device
 from migrate.embedders.weights import find_source, weights_revision
 from migrate.errors import InputError, RemoteError, UsageError
@@ -120,6 +121,22 @@ def test_a_token_alone_is_embedded_as_a_text_of_its_own(minilm):
     np.testing.assert_allclose(reader.pieces.vectors, expected / np.linalg.norm(expected, axis=1)[:, None], atol=1e-5)
     restored = TextReader.restore(reader.arrays(), reader.state())
     np.testing.assert_array_equal(restored.pieces.vectors, reader.pieces.vectors)
+
+
+def test_a_token_alone_is_embedded_once(tmp_path):
+    ids = np.array([2000, 2001, 2002], dtype=np.int32)
+    embedded = []
+
+    def outputs_of(ids):
+        model = load_embedder("packaged:all-MiniLM-L6-v2", cache=tmp_path / "cache.sqlite")
+        return token_table_of(model).outputs(ids, lambda _stage, _done, total: embedded.append(total))
+
+    first = outputs_of(ids[:2])
+    both = outputs_of(ids)
+    assert embedded == [2, 1]
+    np.testing.assert_array_equal(both[:2], first)
+    plain = token_table_of(load_embedder("packaged:all-MiniLM-L6-v2")).outputs(ids, no_progress)
+    np.testing.assert_allclose(both, plain, atol=1e-6)
 
 
 def test_a_folder_is_remembered_by_its_base_name(copy):

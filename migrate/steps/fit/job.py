@@ -23,13 +23,15 @@ from migrate.selection.model_match import ASKED_AGAIN, Claim, Tolerance, matches
 from migrate.steps.base import Job, RunContext
 from migrate.steps.fit.inputs import FitInputs, open_inputs, prior_map, reads_texts
 from migrate.steps.fit.options import FitOptions
+from migrate.steps.fit.words import FEWEST_PAIRS, store_words
+from migrate.steps.fit.words import ROLE as WORDS
 from migrate.stitch.affine import AffineMap
 from migrate.stitch.base import Pairing
-from migrate.stitch.fitted import QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
+from migrate.stitch.fitted import DOCUMENT, QUERY, FittedStitch, TrueVectors, fit_fallback, fit_norm
 from migrate.stitch.linear import Ridge
 from migrate.stitch.mixture import find_mixture
 from migrate.stitch.registry import new_stitch
-from migrate.stitch.select import TriedTokens, TriedViews, select_query_stitch, select_stitch, some_of
+from migrate.stitch.select import TriedTokens, TriedViews, TriedWords, select_query_stitch, select_stitch, some_of
 from migrate.stitch.text_reader import CORPUS_SIZE, TextReader, view_of
 from migrate.stores.base import Store
 from migrate.threads import threads_for
@@ -89,6 +91,9 @@ def fit_job(options: FitOptions, inputs: FitInputs) -> FitJob:
     if log is not None and log.embedder is not None:
         models.append(PlannedModel(log.embedder, inputs.context.cap, SOURCE_MODEL, queries=log.looked_up))
     models += [PlannedModel(view, inputs.context.cap, VIEW, documents=documents) for view in inputs.views.values()]
+    if reads_words(options, inputs):
+        texts = partial(expected_words, options, inputs, sample)
+        models.append(PlannedModel(inputs.embedder, inputs.context.cap, WORDS, documents=texts))
     return FitJob(options=options, context=inputs.context, models=tuple(models), inputs=inputs, sample=sample)
 
 
@@ -97,6 +102,27 @@ def expected_documents(options: FitOptions, inputs: FitInputs, sample: Sample | 
     if sample is None:
         sample = draw_sample(inputs.store, options.sample, seed=options.seed)
     return sample.documents
+
+
+def reads_words(options: FitOptions, inputs: FitInputs) -> bool:
+    """Return whether words of the store are embedded."""
+    profile = inputs.embedder.profile
+    # The word pieces of a local model are at hand, and words add nothing to these (`benchmarks/models.py --words`)
+    return (
+        options.words > 0
+        and not profile.is_local
+        and profile.embeds_new_texts
+        and options.direction == DOCUMENT
+        and inputs.store.info.has_texts
+        and min(options.sample, inputs.store.info.count) >= FEWEST_PAIRS
+        and reads_texts(options.specs)
+    )
+
+
+def expected_words(options: FitOptions, inputs: FitInputs, sample: Sample | None) -> Sequence[Document]:
+    """Return the words of the store that are embedded."""
+    documents = expected_documents(options, inputs, sample)
+    return store_words(inputs.store, documents, inputs.embedder.profile, options.words, seed=options.seed).texts
 
 
 def draw(options: FitOptions, inputs: FitInputs) -> Sample:
@@ -140,6 +166,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     texts = [document.text for document in sample.documents]
     reader = None
     tokens = None
+    vocabulary = None
     if store.info.has_texts and reads_texts(options.specs):
         with threads_for(len(pairs.source)):
             table = token_table_of(embedder)
@@ -148,6 +175,7 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
                 reader = _with_better_tokens(reader, table, pairs, texts, seed=seed, progress=progress)
             if inputs.free is not None and reader.pieces is None:
                 reader, tokens = _with_free_tokens(inputs, reader, pairs, texts, seed=seed)
+            reader, vocabulary = _with_words(options, inputs, reader, pairs, sample.documents)
     prior = None
     if inputs.prior is not None:
         prior = prior_map(inputs.prior)
@@ -167,7 +195,9 @@ def fit(options: FitOptions, inputs: FitInputs, sample: Sample) -> FittedStitch:
     tried = fitted.selection.tried
     if tried is not None and tried.helps and not tried.is_used:
         tried = replace(tried, minutes=_minutes(views[tried.specs[0]], store, sample))
-    fitted = replace(fitted, selection=replace(fitted.selection, tokens=tokens, tried=tried, mixture=mixture))
+    fitted = replace(
+        fitted, selection=replace(fitted.selection, tokens=tokens, vocabulary=vocabulary, tried=tried, mixture=mixture)
+    )
     if targets:
         selection = fitted.selection
         overlap = selection.best.scores.overlap_at_10
@@ -256,6 +286,7 @@ def request_of(options: FitOptions, inputs: FitInputs) -> str:
             "sample": options.sample,
             "strategy": options.strategy,
             "seed": options.seed,
+            "words": options.words,
             "views": {spec: view.cache_scope("document") for spec, view in inputs.views.items()},
             **{name: None if value is None else value.digest() for name, value in named.items()},
         }
@@ -357,6 +388,29 @@ def _with_free_tokens(
     reader = fit_reader(inputs.store, table, plain.models, seed=seed)
     with_tokens, bare = _read_by((reader, plain), pairs, texts, seed=seed)
     tried = TriedTokens.compare(free.profile.spec, with_tokens, bare)
+    if tried.is_used:
+        return reader, tried
+    return plain, tried
+
+
+def _with_words(
+    options: FitOptions, inputs: FitInputs, plain: TextReader, pairs: Pairs, documents: Sequence[Document]
+) -> tuple[TextReader, TriedWords | None]:
+    """Return the reader with words of the store, if more is found by them than by more pairs for as many tokens.
+
+    `documents` are those of the pairs.
+    """
+    if not reads_words(options, inputs):
+        return plain, None
+    profile = inputs.embedder.profile
+    vocabulary = store_words(inputs.store, documents, profile, options.words, seed=options.seed)
+    if not len(vocabulary):
+        return plain, None
+    reader = vocabulary.read_by(plain, inputs.embedder, progress=inputs.context.progress)
+    cost = vocabulary.cost_in_pairs(profile, documents)
+    texts = [document.text for document in documents]
+    with_words, bare = _read_by((reader, plain), pairs, texts, seed=options.seed)
+    tried = TriedWords.compare(len(vocabulary), cost, with_words, bare)
     if tried.is_used:
         return reader, tried
     return plain, tried

@@ -28,6 +28,14 @@ KIND = option(
     section=LEARNING,
 )
 SAMPLE = option("Documents to embed again and learn from.", "pairs", section=LEARNING)
+WORDS = option(
+    "Words of the store that a target behind an API embeds too, the most frequent ones, to read texts by; 0 for none. "
+    "They are embedded for samples of 500 and more, cost no more than a fifth of the sample, and are used if held-out "
+    "documents find more by them than by more documents for as many tokens.",
+    "number",
+    is_seldom=True,
+    section=LEARNING,
+)
 STRATEGY = parameter(
     "Which documents are embedded: random, diverse or query-log; None is for query-log where there is one, else random."
 )
@@ -92,6 +100,7 @@ class FitOptions(PaidOptions):
             section=LEARNING,
         ),
     )
+    words: int = field(default=20_000, metadata=WORDS)
     price: float | None = field(default=None, metadata=PRICE)
     seed: int = field(default=0, metadata=SEED)
 
