@@ -2,7 +2,8 @@
 
 Ids are those of the primary key; all columns but those of ids, texts and vectors are metadata, and the fields of a
 column `metadata` of JSON count as columns. Texts may be in a field of JSON, `?text=COLUMN.FIELD`. The
-collections of LangChain are stores of their own, `#langchain_pg_embedding?collection=NAME`. What lies beside a store in a folder is here in a table of its schema.
+collections of LangChain are stores of their own, `#langchain_pg_embedding?collection=NAME`. What lies
+beside a store in a folder is here in a table of its schema.
 """
 
 from __future__ import annotations
