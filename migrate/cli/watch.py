@@ -90,7 +90,9 @@ def _open(request: Sync) -> tuple[Store, Store]:
 
 
 def _round(request: Sync, old: Store, new: Store, embedder: Embedder, context: RunContext) -> Synced:
-    return sync_job(request, old, new, embedder, context).execute()
+    # A database in use is seldom at rest for as long as a round takes
+    with old.at_one_moment() as still:
+        return sync_job(request, still, new, embedder, context).execute()
 
 
 def _are_switched(locations: Sequence[str]) -> bool:

@@ -141,6 +141,13 @@ class PgvectorDriver(Driver):
         self.options = rows.options
         return rows
 
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Driver]:
+        """Yield a driver that reads one snapshot of the database."""
+        driver = PgvectorDriver(self.location, self.address)
+        with driver.session.at_one_moment():
+            yield driver
+
     @property
     def server_names(self) -> PgvectorNames:
         """The tables."""
@@ -227,7 +234,8 @@ class PgvectorDriver(Driver):
 
     def write_copy(self, name: str, dim: int, old: PgvectorRows, pages: Iterator[Page]) -> Iterable[str]:
         """Copy a table with other vectors in one transaction."""
-        with self._new_table(split_names(name), old.table.column, old.info.count) as staging:
+        snapshot = old.session.snapshot
+        with self._new_table(split_names(name), old.table.column, old.info.count, snapshot) as staging:
             server.create_like(self.session, old.table, staging, dim)
             _copy_rows(self.session, staging, old, pages)
             new_name = self.target(self.name)[1]
@@ -236,11 +244,18 @@ class PgvectorDriver(Driver):
             return [*old.table.index_remarks(dim), *rest]
 
     @contextmanager
-    def _new_table(self, staging: Sequence[str], column: str, count: int) -> Iterator[Sequence[str]]:
-        """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then."""
+    def _new_table(
+        self, staging: Sequence[str], column: str, count: int, snapshot: str | None = None
+    ) -> Iterator[Sequence[str]]:
+        """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then.
+
+        It sees other tables as of a `snapshot` of `Session.at_one_moment`, or as they are.
+        """
         # connections that were idle for hours, while vectors were made, may be cut off
         self.session.pool.clear()
         with self.session.transaction():
+            if snapshot is not None:
+                self.session.ask(server.import_snapshot(snapshot))
             for setting in ("work_mem", "maintenance_work_mem"):
                 self.session.ask("SELECT set_config(%s, %s, true)", [setting, _MEMORY])
             self.session.ask(sql("DROP TABLE IF EXISTS {}", staging))
@@ -502,6 +517,9 @@ class PgvectorRows(DatabaseRows):
         question = self.select(columns)
         # a connection of its own, as others are asked meanwhile
         with closing(connect(self.driver.address.place)) as connection, connection.cursor() as cursor:
+            if self.session.snapshot is not None:
+                cursor.execute("BEGIN")
+                cursor.execute(server.import_snapshot(self.session.snapshot))
             # rows then come as they lie in the table, whoever else reads it
             cursor.execute(
                 "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
