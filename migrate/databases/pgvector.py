@@ -548,16 +548,16 @@ class PgvectorRows(DatabaseRows):
         columns = (self.key_column, self.text, self.vector, *self._fields_beside)
         left_out = [name for name in columns if name is not None]
         path_left_out: list[str] = []
-        text: Composable = NULL
+        texts: Composable = NULL
         if self._text_field is not None:
             path_left_out = [str(self.nested), self._text_field]
-            text = sql("({} ->> {field})", ("t", str(self.nested)), field=Literal(self._text_field))
+            texts = sql("({} ->> {field})", ("t", str(self.nested)), field=Literal(self._text_field))
         elif self.text is not None:
-            text = Identifier("t", self.text)
+            texts = Identifier("t", self.text)
         question = self.select(
             "{key}::text, {text}::text, ((to_jsonb(t) - {left_out}::text[]) #- {path_left_out}::text[])::text",
             "AND {key} = ANY({ids})",
-            text=text,
+            text=texts,
             left_out=Literal(left_out),
             path_left_out=Literal(path_left_out),
             ids=self._array(ids),

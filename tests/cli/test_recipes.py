@@ -26,6 +26,8 @@ pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 SIZES = {"handbook": 60, "minutes": 40, "tickets": 25}
 DIM, NEW_DIM = 16, 1536
+COUNT = 90
+"""Documents of a store that is moved by itself: too few for `fit` to load the local model, which takes seconds."""
 
 
 def commands_of(title):
@@ -249,13 +251,13 @@ def test_librechat(cook, database):
     connection.execute(LANGCHAIN)
     collection = str(uuid.UUID(int=1))
     connection.execute("INSERT INTO langchain_pg_collection VALUES (%s, 'testcollection', NULL)", (collection,))
-    for row, vector in enumerate(vectors_of("files", 150)):
+    for row, vector in enumerate(vectors_of("files", COUNT)):
         metadata = {"file_id": f"file-{row % 5}", "user_id": "ann", "digest": f"{row:032x}", "page": row}
         values = (f"chunk-{row}", collection, as_text(vector), text_of("handbook", row), json.dumps(metadata))
         connection.execute("INSERT INTO langchain_pg_embedding VALUES (%s, %s, %s, %s, %s)", values)
     cook("LibreChat", url)
     (update,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    UPDATE langchain")]
-    assert connection.execute(update).rowcount == 150
+    assert connection.execute(update).rowcount == COUNT
     near = ("SELECT e.document, e.cmetadata FROM langchain_pg_embedding e JOIN langchain_pg_collection c "
             "ON e.collection_id = c.uuid WHERE c.name = 'testcollection' AND e.cmetadata ->> 'file_id' = 'file-2' "
             "ORDER BY embedding <=> %s::vector LIMIT 4")  # fmt: skip
@@ -279,7 +281,7 @@ END; $$;
 def test_supabase(cook, database):
     url, connection = database
     connection.execute(SUPABASE)
-    for row, vector in enumerate(vectors_of("documents", 150)):
+    for row, vector in enumerate(vectors_of("documents", COUNT)):
         insert = "INSERT INTO documents (content, metadata, embedding) VALUES (%s, %s, %s)"
         metadata = json.dumps({"source": "blob", "blobType": "text/plain", "page": row % 3})
         connection.execute(insert, (text_of("handbook", row), metadata, as_text(vector)))
@@ -290,7 +292,7 @@ def test_supabase(cook, database):
     assert len(found) == 6
     assert all(metadata["page"] == 1 and len(vector) == NEW_DIM for _, _, metadata, vector, _ in found)
     add = "INSERT INTO documents (content, metadata, embedding) VALUES ('new', '{}', %s) RETURNING id"
-    assert connection.execute(add, [as_text(np.ones(NEW_DIM))]).fetchone() == (151,)
+    assert connection.execute(add, [as_text(np.ones(NEW_DIM))]).fetchone() == (COUNT + 1,)
 
 
 LANGCHAIN_JS = """
@@ -313,7 +315,7 @@ def write_langchain_js(connection, table, text, count):
 
 def test_flowise(cook, database):
     url, connection = database
-    before = write_langchain_js(connection, "documents", "pageContent", 120)
+    before = write_langchain_js(connection, "documents", "pageContent", COUNT)
     cook("Flowise", url, expected=("fit", "translate", "audit", "switch"))
     assert connection.execute("SELECT id, metadata FROM documents ORDER BY id").fetchall() == before
     search = """SELECT *, embedding <=> %s as "_distance" FROM "documents" WHERE ((metadata @> %s)
@@ -337,9 +339,9 @@ def test_flowise_with_faiss(cook):
 
     Path("vectorstore").mkdir()
     index = faiss.IndexFlatL2(DIM)
-    index.add(vectors_of("documents", 120))
+    index.add(vectors_of("documents", COUNT))
     faiss.write_index(index, "vectorstore/faiss.index")
-    names = [str(uuid.UUID(int=row)) for row in range(120)]
+    names = [str(uuid.UUID(int=row)) for row in range(COUNT)]
     documents = [[name, {"pageContent": text_of("handbook", row), "metadata": {"source": "a.md"}}]
                  for row, name in enumerate(names)]  # fmt: skip
     docstore = json.dumps([documents, {str(row): name for row, name in enumerate(names)}])
@@ -347,7 +349,7 @@ def test_flowise_with_faiss(cook):
     cook("Flowise with Faiss", expected=("fit", "translate", "audit", "switch"))
     assert json.loads(Path("vectorstore/docstore.json").read_text()) == json.loads(docstore)
     index = faiss.read_index("vectorstore/faiss.index")
-    assert (type(index), index.ntotal, index.d) == (faiss.IndexFlatL2, 120, NEW_DIM)
+    assert (type(index), index.ntotal, index.d) == (faiss.IndexFlatL2, COUNT, NEW_DIM)
 
 
 DIFY = """
@@ -439,7 +441,7 @@ USING gin(to_tsvector('simple', payload->>'text_lemmatized'));
 
 def test_mem0_in_postgresql(cook, database):
     url, connection = database
-    rows = {"mem0": [memory_of(row) for row in range(120)], "mem0_entities": [entity_of(row) for row in range(20)],
+    rows = {"mem0": [memory_of(row) for row in range(COUNT)], "mem0_entities": [entity_of(row) for row in range(20)],
             "mem0migrations": [{"user_id": "1", "type": "user_identity"}]}  # fmt: skip
     for name, payloads in rows.items():
         connection.execute(MEM0.format(name=name, dim=DIM))
