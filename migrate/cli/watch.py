@@ -9,6 +9,7 @@ from dataclasses import replace
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of
+from migrate.databases.store import at_one_moment
 from migrate.display import counted, dollars
 from migrate.embedders.base import Embedder
 from migrate.errors import AuthenticationError, InputError, LockedError, OutputError, RemoteError, UsageError
@@ -91,7 +92,7 @@ def _open(request: Sync) -> tuple[Store, Store]:
 
 def _round(request: Sync, old: Store, new: Store, embedder: Embedder, context: RunContext) -> Synced:
     # A database in use is seldom at rest for as long as a round takes
-    with old.at_one_moment() as still:
+    with at_one_moment(old) as still:
         return sync_job(request, still, new, embedder, context).execute()
 
 

@@ -6,7 +6,7 @@ How to write a driver is in `driver.py`; how rows are read in order is in `order
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -172,12 +172,6 @@ class DatabaseStore(UpdatableStore):
         with self.driver.errors():
             return canonical_json(self.rows.version()) == canonical_json(self.export.opened_at)
 
-    @contextmanager
-    def at_one_moment(self) -> Iterator[Store]:
-        """Yield the collection as it is now, opened anew if the driver can hold it still."""
-        with self.driver.errors(), self.driver.at_one_moment() as driver:
-            yield self if driver is self.driver else DatabaseStore(driver, self.info.location)
-
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
         self.records.refresh()
@@ -228,6 +222,23 @@ class DatabaseStore(UpdatableStore):
 
         exchange.prepare = prepare
         return exchange
+
+
+@contextmanager
+def at_one_moment(store: Store) -> Iterator[Store]:
+    """Yield a store as it is now, whatever programs write to it meanwhile, if its driver can hold it still.
+
+    Any other store is yielded itself, and tells by `check_unchanged` that it changed.
+    """
+    if not isinstance(store, DatabaseStore):
+        yield store
+        return
+    with ExitStack() as stack:
+        with store.driver.errors():
+            driver = stack.enter_context(store.driver.at_one_moment())
+        if driver is not store.driver:
+            store = DatabaseStore(driver, store.info.location)
+        yield store
 
 
 class CollectionRecords(StoreRecords):

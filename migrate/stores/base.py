@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path, PurePath
@@ -315,14 +314,6 @@ class Store(ABC):
     def is_as_opened(self) -> bool:
         """Return whether nothing came, went or changed since it was opened, if that is told without reading it."""
         return True
-
-    @contextmanager
-    def at_one_moment(self) -> Iterator[Store]:
-        """Yield this store as it is now, whatever programs write to it meanwhile, where the database can do that.
-
-        Any other store is yielded itself, and tells by `check_unchanged` that it changed.
-        """
-        yield self
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was when the snapshot was taken.
