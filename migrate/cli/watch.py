@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from migrate.cli.options import ModelOptions
 from migrate.cli.terminal import advise, progress_bar, show
 from migrate.cli.verdict import load_model_of
-from migrate.databases.store import at_one_moment
 from migrate.display import counted, dollars
 from migrate.embedders.base import Embedder
 from migrate.errors import AuthenticationError, InputError, LockedError, OutputError, RemoteError, UsageError
@@ -20,6 +20,7 @@ from migrate.steps.sync.job import Synced, check_pair, sync_job
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.registry import find_exchange
+from migrate.stores.updates import UpdatableStore
 
 
 def watch(request: Sync, model: ModelOptions, every_s: float) -> None:
@@ -92,7 +93,8 @@ def _open(request: Sync) -> tuple[Store, Store]:
 
 def _round(request: Sync, old: Store, new: Store, embedder: Embedder, context: RunContext) -> Synced:
     # A database in use is seldom at rest for as long as a round takes
-    with at_one_moment(old) as still:
+    held = old.at_one_moment() if isinstance(old, UpdatableStore) else nullcontext(old)
+    with held as still:
         return sync_job(request, still, new, embedder, context).execute()
 
 

@@ -172,6 +172,14 @@ class DatabaseStore(UpdatableStore):
         with self.driver.errors():
             return canonical_json(self.rows.version()) == canonical_json(self.export.opened_at)
 
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Store]:
+        """Yield the collection as it is now, opened anew if the driver can hold it still."""
+        with ExitStack() as stack:
+            with self.driver.errors():
+                driver = stack.enter_context(self.driver.at_one_moment())
+            yield self if driver is self.driver else DatabaseStore(driver, self.info.location)
+
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""
         self.records.refresh()
@@ -222,23 +230,6 @@ class DatabaseStore(UpdatableStore):
 
         exchange.prepare = prepare
         return exchange
-
-
-@contextmanager
-def at_one_moment(store: Store) -> Iterator[Store]:
-    """Yield a store as it is now, whatever programs write to it meanwhile, if its driver can hold it still.
-
-    Any other store is yielded itself, and tells by `check_unchanged` that it changed.
-    """
-    if not isinstance(store, DatabaseStore):
-        yield store
-        return
-    with ExitStack() as stack:
-        with store.driver.errors():
-            driver = stack.enter_context(store.driver.at_one_moment())
-        if driver is not store.driver:
-            store = DatabaseStore(driver, store.info.location)
-        yield store
 
 
 class CollectionRecords(StoreRecords):
