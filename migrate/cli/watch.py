@@ -69,6 +69,9 @@ def _follow(request: Sync, embedder: Embedder, context: RunContext, every_s: flo
         except AuthenticationError:
             raise
         except (InputError, LockedError, OutputError, RemoteError, OSError) as error:
+            # A round meets a switch as stores that are locked, gone or replaced
+            if _are_switched(locations):
+                return
             if str(error) != told:
                 told = str(error)
                 # Not `warn`, which never repeats itself: the same may come again after better rounds
