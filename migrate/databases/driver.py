@@ -18,6 +18,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -77,6 +78,11 @@ class Driver(Located, ABC):
     def files(self) -> Collection[str]:
         """Return the names in the folder that belong to the database and to no other collection."""
         return ()
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Driver]:
+        """Yield a driver whose collection stays as it is now while programs write; this one if there is no such."""
+        yield self
 
     @property
     def opened_as(self) -> str:

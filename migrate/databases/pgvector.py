@@ -1,9 +1,10 @@
 """Tables of PostgreSQL with a column of pgvector: `pgvector:postgresql://USER@HOST/DB#SCHEMA.TABLE.COLUMN`.
 
 Ids are those of the primary key; all columns but those of ids, texts and vectors are metadata, and the fields of a
-column `metadata` of JSON count as columns. The collections of LangChain are stores of their own,
-`#langchain_pg_embedding?collection=NAME`, and so are the rows of each owner in a table whose key is an owner and `id`,
-as the workspaces of LightRAG. What lies beside a store in a folder is here in a table of its schema.
+column `metadata` of JSON count as columns. Texts may be in a field of JSON, `?text=COLUMN.FIELD`. The collections of
+LangChain are stores of their own, `#langchain_pg_embedding?collection=NAME`, and so are the rows of each owner in a
+table whose key is an owner and `id`, as the workspaces of LightRAG. What lies beside a store in a folder is here in a
+table of its schema.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from migrate.stores.switching import RECORD_SHAPE, not_switched, read_noted
 from migrate.vectors import Document, Vectors
 
 if TYPE_CHECKING:
-    from psycopg.sql import Composed
+    from psycopg.sql import Composable, Composed
 
 _PUBLISHED: Final = "published"
 """A file with the token; only a table that has one is replaced."""
@@ -70,6 +71,8 @@ _MEMORY: Final = "256MB"
 """Memory to join new vectors with rows and to build indexes with; by itself PostgreSQL takes 4 and 64 MB."""
 _SAMPLE: Final = 32
 """Vectors that are looked at for their length."""
+_NAMED_FIELDS: Final = 12
+"""Fields of JSON that a message names."""
 _EF_SEARCH: Final = 40
 _MOST_EF_SEARCH: Final = 1_000
 """Candidates of a graph where nobody has set a number, and the most that pgvector takes."""
@@ -140,6 +143,13 @@ class PgvectorDriver(Driver):
         rows = PgvectorRows(self, table)
         self.options = rows.options
         return rows
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Driver]:
+        """Yield a driver that reads one snapshot of the database."""
+        driver = PgvectorDriver(self.location, self.address)
+        with driver.session.at_one_moment():
+            yield driver
 
     @property
     def server_names(self) -> PgvectorNames:
@@ -227,7 +237,8 @@ class PgvectorDriver(Driver):
 
     def write_copy(self, name: str, dim: int, old: PgvectorRows, pages: Iterator[Page]) -> Iterable[str]:
         """Copy a table with other vectors in one transaction."""
-        with self._new_table(split_names(name), old.table.column, old.info.count) as staging:
+        snapshot = old.session.snapshot
+        with self._new_table(split_names(name), old.table.column, old.info.count, snapshot) as staging:
             server.create_like(self.session, old.table, staging, dim)
             _copy_rows(self.session, staging, old, pages)
             new_name = self.target(self.name)[1]
@@ -236,11 +247,18 @@ class PgvectorDriver(Driver):
             return [*old.table.index_remarks(dim), *rest]
 
     @contextmanager
-    def _new_table(self, staging: Sequence[str], column: str, count: int) -> Iterator[Sequence[str]]:
-        """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then."""
+    def _new_table(
+        self, staging: Sequence[str], column: str, count: int, snapshot: str | None = None
+    ) -> Iterator[Sequence[str]]:
+        """Yield the name of a table to make and fill, in a transaction; `count` vectors have to be in it then.
+
+        It sees other tables as of a `snapshot` of `Session.at_one_moment`, or as they are.
+        """
         # connections that were idle for hours, while vectors were made, may be cut off
         self.session.pool.clear()
         with self.session.transaction():
+            if snapshot is not None:
+                self.session.ask(server.import_snapshot(snapshot))
             for setting in ("work_mem", "maintenance_work_mem"):
                 self.session.ask("SELECT set_config(%s, %s, true)", [setting, _MEMORY])
             self.session.ask(sql("DROP TABLE IF EXISTS {}", staging))
@@ -365,6 +383,8 @@ class PgvectorRows(DatabaseRows):
         is_json = (name for name in METADATA if table.types.get(name) in ("json", "jsonb"))
         self.nested = next(is_json, None)
         """The column of JSON whose fields are metadata, if there is one."""
+        self._text_field: str | None = None
+        """The field of `nested` that holds the texts; None if they are in the column `text`, or nowhere."""
         self._fields_beside: set[str] | None = None
 
     @property
@@ -424,8 +444,7 @@ class PgvectorRows(DatabaseRows):
     def describe(self) -> StoreInfo:
         """Return what there is; a manifest of a table with other vectors is left out."""
         table = self.table
-        texts = [name for name in table.columns_of("text|character|citext") if name != self.key_column]
-        self.text, why = choose_text(self.location, texts, self.options.get("text"))
+        self.text, why = self._choose_text()
         counts = sql("SELECT count({}), count(*) FROM {} t WHERE {where}", table.column, table.path, where=self.where)
         ((count, rows),) = self.session.ask(counts)
         self.without_vector = rows - count
@@ -457,6 +476,43 @@ class PgvectorRows(DatabaseRows):
         self.info = described(self, kind, count, self._decode(sample), details=details, notes=notes)
         return self.info
 
+    def _choose_text(self) -> tuple[str | None, str]:
+        """Return the column of texts, or the field of one of JSON as `COLUMN.FIELD`, and a note that says why."""
+        requested = self.options.get("text")
+        column, _, field = (requested or "").partition(".")
+        json_columns = self.table.columns_of("json|jsonb")
+        if field and requested not in self.table.types and column in json_columns:
+            self._refuse_missing(column, field)
+            self.nested = column
+            self._text_field = field
+            return requested, f"the texts are those of field {field} in column {column}, as the location says"
+        columns = [name for name in self.table.columns_of("text|character|citext") if name != self.key_column]
+        text, why = choose_text(self.location, columns, requested)
+        if text is None and json_columns:
+            why += f", or ?text={json_columns[0]}.FIELD for a field of JSON"
+        return text, why
+
+    def _refuse_missing(self, column: str, field: str) -> None:
+        """Raise StoreError if a column of JSON has a field of texts in no record."""
+        from psycopg.sql import Identifier, Literal
+
+        parts = {"json": Identifier("t", column), "field": Literal(field)}
+        has_texts = "AND {json}::jsonb -> {field} IS NOT NULL LIMIT 1"
+        if self.session.ask(self.select("1", has_texts, **parts)):
+            return
+        rows = self.session.ask(self.select("{json}::jsonb", "LIMIT 1", **parts))
+        # An empty table has no record yet
+        if not rows:
+            return
+        texts: list[str] = []
+        if isinstance(rows[0][0], dict):
+            texts = [name for name, value in rows[0][0].items() if isinstance(value, str)]
+        have = ", ".join(texts[:_NAMED_FIELDS]) or "none"
+        raise StoreError(
+            f"{self.location}: column {column} has a field {field!r} in no record; it has texts in {have}: say "
+            f"?text={column}.FIELD for one"
+        )
+
     @property
     def key(self) -> str:
         """Place, name and options."""
@@ -485,6 +541,9 @@ class PgvectorRows(DatabaseRows):
         question = self.select(columns)
         # a connection of its own, as others are asked meanwhile
         with closing(connect(self.driver.address.place)) as connection, connection.cursor() as cursor:
+            if self.session.snapshot is not None:
+                cursor.execute("BEGIN")
+                cursor.execute(server.import_snapshot(self.session.snapshot))
             # rows then come as they lie in the table, whoever else reads it
             cursor.execute(
                 "SET synchronize_seqscans = off; SET max_parallel_workers_per_gather = 0; SET enable_indexscan = off; "
@@ -512,11 +571,19 @@ class PgvectorRows(DatabaseRows):
             self._fields_beside = fields_beside(self.fields.added())
         columns = (self.key_column, self.text, self.vector, *self._fields_beside)
         left_out = [name for name in columns if name is not None]
+        path_left_out: list[str] = []
+        texts: Composable = NULL
+        if self._text_field is not None:
+            path_left_out = [str(self.nested), self._text_field]
+            texts = sql("({} ->> {field})", ("t", str(self.nested)), field=Literal(self._text_field))
+        elif self.text is not None:
+            texts = Identifier("t", self.text)
         question = self.select(
-            "{key}::text, {text}::text, (to_jsonb(t) - {left_out}::text[])::text",
+            "{key}::text, {text}::text, ((to_jsonb(t) - {left_out}::text[]) #- {path_left_out}::text[])::text",
             "AND {key} = ANY({ids})",
-            text=NULL if self.text is None else Identifier("t", self.text),
+            text=texts,
             left_out=Literal(left_out),
+            path_left_out=Literal(path_left_out),
             ids=self._array(ids),
         )
         for doc_id, text, metadata in self.session.ask(question):

@@ -214,6 +214,8 @@ class Session:
             lambda: connect(url), lambda connection: connection.execute("SELECT 1")
         )
         self._held: Connection[Any] | None = None
+        self.snapshot: str | None = None
+        """The snapshot that is read, which other transactions may import, within `at_one_moment`."""
 
     @contextmanager
     def connected(self) -> Iterator[Connection[Any]]:
@@ -234,6 +236,19 @@ class Session:
                 yield
             finally:
                 self._held = outer
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[None]:
+        """Read everything as it is now, whatever others write meanwhile; for drivers that one thread uses."""
+        with self.transaction():
+            self.ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # The server may end what is idle in a transaction, as this is while vectors are made
+            self.ask("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+            self.snapshot = self.ask("SELECT pg_export_snapshot()")[0][0]
+            try:
+                yield
+            finally:
+                self.snapshot = None
 
     def ask(self, question: Any, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         """Return all rows of an answer; none if it has no rows."""
@@ -318,6 +333,13 @@ def connect(url: str) -> Connection[Any]:
     # a policy would hide rows without a word
     connection.execute("SET row_security = off; SET client_encoding = 'UTF8'")
     return connection
+
+
+def import_snapshot(snapshot: str) -> Composed:
+    """Return the statements by which a transaction reads a snapshot of another one; they come first in it."""
+    from psycopg.sql import Literal
+
+    return sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT {id}", id=Literal(snapshot))
 
 
 def shortened(name: str, ending: str) -> str:

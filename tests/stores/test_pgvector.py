@@ -338,6 +338,23 @@ def test_metadata_are_the_other_columns(awkward):
     assert "embedding" not in document.metadata and "body" not in document.metadata
 
 
+def test_texts_may_be_in_a_field_of_json():
+    name = f"t{uuid.uuid4().hex[:12]}"
+    with connect() as connection:
+        connection.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, vector vector(2), payload jsonb)")
+        assert open_store(f"{location(name)}?text=payload.data").info.count == 0
+        payload = """{"data": "a ' text", "user": "ann"}"""
+        connection.execute(f"INSERT INTO {name} VALUES (1, '[1,2]', %s), (2, '[2,1]', '{{}}')", [payload])
+    store = open_store(f"{location(name)}?text=payload.data")
+    first, second = store.documents()
+    assert (first.text, first.metadata, second.text) == ("a ' text", {"user": "ann"}, "")
+    written(store, f"{name}_new", 3)
+    assert list(open_store(f"{location(name)}_new?text=payload.data").documents()) == [first, second]
+    with pytest.raises(StoreError, match="a field 'dat' in no record; it has texts in data, user: "):
+        open_store(f"{location(name)}?text=payload.dat")
+    assert any("?text=payload.FIELD" in note for note in open_store(location(name)).info.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
