@@ -124,12 +124,16 @@ def audit_store(inputs: AuditInputs, reference: Store | None) -> AuditResult:
     if inclusion is not None:
         measures = inclusion.narrow(measures)
         prepared = replace(prepared, findings=(*prepared.findings, *inclusion.findings))
-    examination = examine(prepared, evidence, measures, inputs.choosers)
+    believed = evidence
+    if inclusion is not None:
+        # What a full re-embed is expected to score rests on more queries than are ranked; in the pool is the most
+        believed = replace(evidence, rules=replace(evidence.rules, floor=None))
+    examination = examine(prepared, believed, measures, inputs.choosers)
     verdict = judge(evidence, measures, examination.findings, pool)
     if inclusion is not None:
         verdict = inclusion.without_others(verdict)
     result = result_of(inputs, evidence, measures, examination, verdict, summary)
-    if find.has_standard(evidence.rules, measures.scores):
+    if find.has_standard(believed.rules, measures.scores):
         return result
     return result.without_standard()
 

@@ -16,7 +16,7 @@ as it takes: the rank of a document among those that are embedded is no lower th
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
@@ -25,9 +25,18 @@ import numpy as np
 
 from migrate.audit.arms import ARMS, Arm, Measures, Skipped
 from migrate.audit.bootstrap import Bootstrap
-from migrate.audit.bounds import CONFIDENCE, RESAMPLES, Bounds, Grouping, Outcome, ratio_of_means
+from migrate.audit.bounds import (
+    CONFIDENCE,
+    FEWEST_QUERIES,
+    RESAMPLES,
+    UNGROUPED,
+    Bounds,
+    Grouping,
+    Outcome,
+    ratio_of_means,
+)
 from migrate.audit.experiment import Experiment, could_serve_both
-from migrate.audit.keys import Rows
+from migrate.audit.keys import Names, Rows
 from migrate.audit.measures import CUT, Scores, ideal_gain, ndcg
 from migrate.audit.pool import (
     GrownPool,
@@ -54,8 +63,12 @@ _DEPTHS: Final = (0, 5, 10, 20, 50)
 _HARDLY_ANY: Final = 0.2
 """Relevant documents that are missing, to those that true vectors do not rank first, below which they were chosen.
 
-Of docstrings, each sought by its first line, it is .3 and more; `benchmarks/large_store.py` prints both.
+Of docstrings, each sought by its first line, it is .3 and more. Where several documents are relevant to a query, most
+of what is left out of the first ten is among the first hundred, whoever has judged it.
 """
+
+_FEWEST_MISSING: Final = 5
+"""Queries for which something has to be missing: judgements that never show a loss may not be able to (ICH E10)."""
 
 
 def draw_queries(experiment: Experiment) -> Experiment:
@@ -80,8 +93,9 @@ class Inclusion:
     """The judgement of the plan, an arm by name, by all queries.
 
     `gains` are its scores A for ranked queries, (r,), and `losses` are L at most for all queries, (c,); the groupings
-    are theirs. `outside` is the share of its relevant documents that each query lacks among the first of the plan, and
-    `unranked` that which true vectors do not rank among the first ten, for ranked queries.
+    are theirs. `outside` is the share of its relevant documents that each query lacks among the plan's first, (c,).
+    For queries with one relevant document, `missed` says of all of them if it is lacking, (m,), and `unranked` of those
+    that are ranked if true vectors do not rank it among the first ten, (u,).
     """
 
     name: str
@@ -92,6 +106,7 @@ class Inclusion:
     seed: int
     confidence: float
     outside: Scores
+    missed: Scores
     unranked: Scores
 
     @property
@@ -122,30 +137,43 @@ class Inclusion:
     def findings(self) -> list[Finding]:
         """A note on what this rests on, and a doubt where judgements seem to be made from what the store finds."""
         n_queries = counted(len(self.losses), "query", "queries")
-        missing = percent(float(self.outside.mean()))
-        unranked = percent(float(self.unranked.mean()))
         note = Finding(
             "note",
             f"{self.name} is judged by {n_queries}, of which {len(self.gains):,}, drawn at random, are ranked by true "
-            f"vectors, as for all other figures; {missing} of the relevant documents are missing among its first, at "
-            f"most {percent(float(self.losses.mean()))} of nDCG@10, and true vectors leave {unranked} out of the first "
-            "ten",
+            f"vectors, as for all other figures; {percent(float(self.outside.mean()))} of the relevant documents are "
+            f"missing among its first, at most {percent(float(self.losses.mean()))} of nDCG@10",
         )
-        if not self._is_selected:
-            return [note]
-        doubted = doubt(
-            f"only {missing} of the relevant documents are missing among the first of {self.name}, though true vectors "
-            f"leave {unranked} out of the first ten: the judgements seem to be made from what the store finds, and "
-            "cannot show what it does not"
+        caveat = Finding(
+            "caveat",
+            f"{len(self.gains):,} ranked queries are too few to see that some judgements were made from what a store "
+            "finds, such as clicks; leave `--ranked-queries` out where they may be",
         )
-        return [note, doubted]
+        return [note, caveat, *self._doubts()]
+
+    def _doubts(self) -> Iterator[Finding]:
+        """Yield doubts where the judgements seem to be made from what the store finds, so that they show no loss."""
+        n_missing = int((self.outside > 0).sum())
+        if n_missing < _FEWEST_MISSING:
+            yield doubt(
+                f"relevant documents are missing among the first of {self.name} for {n_missing:,} of "
+                f"{len(self.outside):,} queries, which is too few to tell a plan that loses nothing from judgements "
+                "that were made from what the store finds: give more queries, or leave `--ranked-queries` out"
+            )
+        elif self._is_selected:
+            yield doubt(
+                f"{percent(float(self.missed.mean()))} of the relevant documents are missing among the first of "
+                f"{self.name}, though true vectors leave {percent(float(self.unranked.mean()))} out of the first ten: "
+                "the judgements seem to be made from what the store finds, and cannot show what it does not"
+            )
 
     @property
     def _is_selected(self) -> bool:
         """Return whether hardly any relevant document is missing, though the model does not rank all of them first."""
-        outside = _mean(self.outside, self.every, seed=self.seed, confidence=CONFIDENCE)
-        unranked = _mean(self.unranked, self.ranked, seed=self.seed, confidence=CONFIDENCE)
-        return outside.upper < _HARDLY_ANY * unranked.lower
+        if len(self.unranked) < FEWEST_QUERIES:
+            return False
+        missed = _mean(self.missed, UNGROUPED, seed=self.seed, confidence=CONFIDENCE)
+        unranked = _mean(self.unranked, UNGROUPED, seed=self.seed, confidence=CONFIDENCE)
+        return missed.upper < _HARDLY_ANY * unranked.lower
 
 
 def bounds_of_lost(
@@ -254,12 +282,19 @@ def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing:
     ranked = experiment.query_set
     every = inputs.experiment.query_set
     full = state.evidence.runs.full
-    unranked = [
-        _share(ranked.relevant_to(query_id).difference(full.top(query_id, CUT)), ranked.relevant_to(query_id))
-        for query_id in ranked.query_ids
+    outside = np.array(
+        [
+            _share(lacking, every.relevant_to(query_id))
+            for query_id, lacking in zip(every.query_ids, missing, strict=True)
+        ]
+    )
+    documents = experiment.stores[TRANSLATED].keys.documents
+    one_each = {query.id: _only(documents, every.relevant_to(query.id)) for query in every.distinct}
+    missed = [
+        bool(lacking) for query_id, lacking in zip(every.query_ids, missing, strict=True) if one_each.get(query_id)
     ]
-    outside = [
-        _share(lacking, every.relevant_to(query_id)) for query_id, lacking in zip(every.query_ids, missing, strict=True)
+    unranked = [
+        one_each[query.id] not in full.top(query.id, CUT) for query in ranked.distinct if one_each.get(query.id)
     ]
     return Inclusion(
         arm.name,
@@ -269,9 +304,18 @@ def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing:
         every=every.grouping,
         seed=experiment.settings.seed,
         confidence=_confidence(experiment),
-        outside=every.merged(np.array(outside)),
-        unranked=ranked.merged(np.array(unranked)),
+        outside=every.merged(outside),
+        missed=np.array(missed, dtype=np.float64),
+        unranked=np.array(unranked, dtype=np.float64),
     )
+
+
+def _only(documents: Names, relevant: Set[str]) -> str | None:
+    """Return the one relevant document that is in the store; None where there are none or several."""
+    present = documents.present(relevant)
+    if len(present) != 1:
+        return None
+    return next(iter(present))
 
 
 def _share(some: Set[str], documents: Set[str]) -> float:

@@ -206,6 +206,9 @@ def _digest_of(step: Audit, old: Store, new: Store, queries: QuerySet) -> str:
                 step.two_stage,
                 step.search_effort,
                 step.ranked_queries,
+                step.group_field,
+                step.parent_field,
+                list(step.slice),
             ],
         }
     )
