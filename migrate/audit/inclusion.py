@@ -268,9 +268,9 @@ def _missing(candidates: Sequence[Rows], every: Experiment) -> list[set[str]]:
 def _confidence(experiment: Experiment) -> float:
     """Return the confidence of the plan's bounds, whatever depth it was picked for, and of whatever kind it is.
 
-    A deeper plan of a kind misses no more, so that its bound is no lower: as where the deepest is tested first and the
-    next only where that is SAFE, no depth costs confidence (fixed sequence; Maurer, Hothorn & Lehmacher 1995). Two
-    stages and both stores together are two kinds (Bonferroni).
+    A deeper plan of a kind misses no more, so that its bound is no lower, but for the little that A may fall: as where
+    the deepest is tested first and the next only where that is SAFE, no depth costs confidence (fixed sequence; Maurer,
+    Hothorn & Lehmacher 1995). Two stages and both stores together are two kinds (Bonferroni).
     """
     n_kinds = 1 + could_serve_both(experiment)
     return Bootstrap().confidence_of_each(n_kinds)
