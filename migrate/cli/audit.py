@@ -68,7 +68,8 @@ def command(
         target=request.target,
     )
     # Before anything is spent
-    force = request.force or _is_of_file(outputs)
+    earlier = _earlier_of_file(outputs)
+    force = request.force or bool(earlier)
     outputs.refuse(*local_paths(*read), force=force)
     with advise_other_queries(), progress_bar() as progress:
         announce = Announce(pool=lambda step: advise(step.sentence))
@@ -83,26 +84,30 @@ def command(
     report = report_of(replace(result, locations=locations, documents_per_s=rate))
     paid.finish()
     page = outputs.first(".html")
+    # Only now, as an audit that fails replaces nothing
+    for path, created in earlier.items():
+        advise(f"{path}: the audit of {created} is replaced")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=force)
     if not as_json:
         advise_recommendation(report.recommendation)
     return code
 
 
-def _is_of_file(outputs: Outputs) -> bool:
-    """Return whether all reports that are there are those of earlier audits, in the place that a settings file names.
+def _earlier_of_file(outputs: Outputs) -> dict[Path, str]:
+    """Return the times of earlier audits whose reports are in the place that a settings file names, by path.
 
     The file has one report, that of its migration as it is now, so the next audit replaces it without being told to.
+    None are returned where one of the files that are there is something else.
     """
     if source_of("report") is not ParameterSource.DEFAULT_MAP:
-        return False
+        return {}
+    earlier = {}
     for path in filter(Path.exists, outputs.report):
         try:
-            created = (read_audit(str(path)).get("manifest") or {}).get("created")
+            earlier[path] = str((read_audit(str(path)).get("manifest") or {}).get("created"))
         except (OSError, MalformedError, LeadMigrateError):
-            return False
-        advise(f"{path}: the audit of {created} is replaced")
-    return True
+            return {}
+    return earlier
 
 
 def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: str) -> Embedder:

@@ -373,17 +373,34 @@ def _as_file_name(name: str) -> str:
 
 
 def warn_of_place(store: Store, output: Path) -> bool:
-    """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
-    folder = path_in(store.info.location)
-    if folder is not None and folder.is_file():
-        folder = folder.parent
-    is_inside = folder is not None and not strangers_beside(store) and real_path(folder) in real_path(output).parents
-    if is_inside:
+    """Say before anything is embedded that an output inside the store's own folder cannot take its place.
+
+    Return whether an output beside that folder could.
+    """
+    path = path_in(store.info.location)
+    if path is None or not isinstance(store, SwitchableStore):
+        return False
+    folder = path
+    if path.is_file():
+        folder = path.parent
+    if real_path(folder) not in real_path(output).parents:
+        return False
+    strangers = strangers_beside(store)
+    note = f"note: {output} lies in the folder of the old store"
+    if strangers:
+        # Wherever the output is, a switch would take these along with the old store
+        named = printable(", ".join(strangers[:3]))
+        own_folder = free_path(folder / f"{name_of(store)}-store")
         advise(
-            f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
-            f"beside that folder can be switched, such as -o {path_beside(store, 'new')}",
+            f"{note}, beside other files ({named}), so `switch` cannot exchange the two; if you want to switch later, "
+            f"first move the store into a folder of its own, such as {own_folder}, and name it there"
         )
-    return is_inside
+        return False
+    advise(
+        f"{note}, so `switch` cannot exchange the two; an output beside that folder can be switched, such as "
+        f"-o {path_beside(store, 'new')}",
+    )
+    return True
 
 
 def path_beside(store: Store, ending: str) -> Path:

@@ -13,7 +13,7 @@ import click
 
 from migrate.cli.commands.init import InitOptions
 from migrate.cli.configuration import NAME, find_configuration
-from migrate.cli.next_step import advise_next, may_not_load
+from migrate.cli.next_step import advise_next, may_not_load, warn_of_place
 from migrate.cli.project.settings import FILE
 from migrate.cli.project.status import same_model
 from migrate.cli.terminal import PROGRAM, advise, show
@@ -55,6 +55,8 @@ def command(request: InitOptions) -> None:
     with atomic_file(path, force=request.force) as unfinished:
         write_bytes(unfinished, _toml(values).encode())
     show(f"{path} written: {_in_words(store)}")
+    # With the file written, which keeps a store beside it from having a folder to itself
+    warn_of_place(store, Path(answers.output))
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
     if answers.source_model is None:
