@@ -93,6 +93,16 @@ def test_what_lies_beside_the_outputs_is_the_users(again):
     assert AGAIN in again().err
 
 
+def test_a_report_that_audit_has_replaced_is_that_of_the_run_again(again, lead_migrate):
+    report = Path("made/report.json")
+    words = f"audit made/store --judged judged --reference pool --source old --report {report} --force"
+    lead_migrate(words, code=(0, 1, 3))
+    assert "migration" not in json.loads(report.read_text())
+    assert "only the audit is repeated" in again(code=(0, 1, 3)).told
+    assert "migration" in json.loads(report.read_text())
+    assert "this run is finished already" in again(code=(0, 1, 3)).told
+
+
 def test_force_makes_the_run_anew(again):
     flip(Path("made/store/index.faiss"))
     again("--force -q")
