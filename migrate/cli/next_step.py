@@ -23,7 +23,7 @@ from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
 from migrate.report.terminal import wrap
 from migrate.stores import open_store
-from migrate.stores.all_true import is_all_true, is_made_from_another, is_shortened
+from migrate.stores.all_true import is_full_reembed, is_made_from_another
 from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import SwitchableStore, strangers_beside, why_no_switch
 
@@ -120,7 +120,7 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
     store = open_store(new)
-    if not is_all_true(store) or is_shortened(store):
+    if not is_full_reembed(store):
         return False
     exchange = find_exchange(absolute_location(new))
     if exchange is not None and exchange.record() is not None:

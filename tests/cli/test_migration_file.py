@@ -1,5 +1,6 @@
 """The file that names a migration once: `init` writes it, and commands without arguments follow it."""
 
+import json
 import os
 import re
 import shutil
@@ -195,6 +196,16 @@ def test_a_report_that_no_audit_replaces_is_not_said_to_be(migration, lead_migra
     assert report.read_bytes() == before
     assert "out/report.json: the audit of " in lead_migrate("audit --reference pool", code=(0, 1, 3)).told
     assert report.read_bytes() != before
+
+
+def test_a_full_reembed_is_audited_without_a_plan_and_weighed_against_none(here, lead_migrate):
+    lead_migrate("reembed store --target tfidf:24 -q -o full")
+    words = "full --judged judged --reference pool --source store"
+    ended = lead_migrate(f"audit {words} --plan two-stage-20 --report full.json", code=(0, 1, 3))
+    assert "without the plan two-stage-20" in ended.told
+    assert "the better deal" not in ended.told and "full-full" not in ended.told
+    assert json.loads(Path("full.json").read_text())["plan"]["name"] == "translated"
+    lead_migrate("switch store full")
 
 
 def test_init_replaces_nothing_unasked(store, judged, lead_migrate):
