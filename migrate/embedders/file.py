@@ -294,7 +294,10 @@ class FileEmbedder(VectorTable):
             changed_note = f" ({changed:,} of them have another text there)"
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         remedy = "is it the right file? If it is, embed what is missing and add it"
-        if table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
+        # Where none is there, it is most likely the wrong file, and nobody wants a list of all
+        if len(missing) == count:
+            remedy = "it is most likely a file of other texts: name the right one"
+        elif table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
             remedy += f"; {self._missing_path} lists it"
             if not self._read.names_model:
                 remedy += " (a file has to name its `model` to be the same after that: fit to one that does)"

@@ -22,6 +22,7 @@ from migrate.embedders import special_options
 from migrate.embedders.kinds import parse_spec, split_settings, with_settings
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, refuse_overlap, write_bytes
+from migrate.manifest import refuse_artefact
 from migrate.report.characters import printable
 from migrate.stores import open_store
 from migrate.stores.base import Store
@@ -43,6 +44,7 @@ def command(request: InitOptions) -> None:
     store = _open(request.store)
     answers = _asked(replace(request, source_model=request.source_model or _recorded_spec(store)), store)
     _check(answers, store)
+    refuse_artefact(Path(answers.output))
     refuse_overlap(Path(answers.output), *filter(None, [path_in(answers.store)]))
     values = {
         "store": answers.store,
@@ -77,7 +79,7 @@ def _refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def _open(location: str) -> Store:
-    """Open the store; of a place with several, name them."""
+    """Open the store; of a place with several, name them; of one, say what is wrong with that."""
     try:
         return open_store(location)
     except (StoreError, UsageError):
@@ -85,6 +87,8 @@ def _open(location: str) -> Store:
         several = [] if path is None or "#" in location else stores_in(path)
         if not several:
             raise
+    if len(several) == 1:
+        return open_store(several[0])
     raise UsageError(f"{location}: there are several stores here; name one of {', '.join(several)}")
 
 
