@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from migrate.stores import open_store
@@ -206,6 +208,24 @@ def test_a_full_reembed_is_audited_without_a_plan_and_weighed_against_none(here,
     assert "the better deal" not in ended.told and "full-full" not in ended.told
     assert json.loads(Path("full.json").read_text())["plan"]["name"] == "translated"
     lead_migrate("switch store full")
+
+
+@pytest.mark.parametrize("place", ["pointer", "pointer/index.faiss", "."])
+def test_init_says_what_is_wrong_with_the_only_store_of_a_folder(place, lead_migrate):
+    Path("pointer").mkdir()
+    Path("pointer/index.faiss").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+    complaint = lead_migrate(f"init {place} --target tfidf:8 --queries synthetic", code=4).complaint
+    assert "run git lfs pull" in complaint and not FILE.exists()
+
+
+def test_init_says_what_a_folder_of_an_old_chroma_is(lead_migrate):
+    Path("old").mkdir()
+    collections = pa.table({"uuid": ["u1", "u2"], "name": ["a", "b"]})
+    records = pa.table({"collection_uuid": ["u1", "u2"], "uuid": ["1", "2"], "embedding": [[1.0], [2.0]]})
+    parquet.write_table(collections, "old/chroma-collections.parquet")
+    parquet.write_table(records, "old/chroma-embeddings.parquet")
+    ended = lead_migrate("init old --target tfidf:8 --queries synthetic", code=4)
+    assert "Chroma before 0.4 wrote this" in ended.complaint
 
 
 def test_init_replaces_nothing_unasked(store, judged, lead_migrate):

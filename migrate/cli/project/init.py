@@ -26,7 +26,7 @@ from migrate.manifest import refuse_artefact
 from migrate.report.characters import printable
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.registry import path_in, stores_in
+from migrate.stores.registry import is_recognised, path_in, stores_in
 
 _OPTIONS = """
 # What `run` and `audit` have to keep of a full re-embed's quality, and by which arm:
@@ -85,7 +85,8 @@ def _open(location: str) -> Store:
     except (StoreError, UsageError):
         path = path_in(location)
         several = [] if path is None or "#" in location else stores_in(path)
-        if not several:
+        # What a kind says of a folder that is its own tells more than the names of files in it
+        if not several or (path is not None and is_recognised(path)):
             raise
     if len(several) == 1:
         return open_store(several[0])
