@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from migrate.audit_report import read_audit
 from migrate.audit_report.report import AuditReport, load_report
 from migrate.digests import BLAKE3, function_of, hash_file, present_names
 from migrate.errors import InputError, LeadMigrateError, OutputError, UsageError
@@ -79,6 +80,8 @@ def find_finished(folder: Path, report: Path, made_from: Configuration, store: S
     if changed_names(record["audit"], made_from.audit):
         return None
     for name, output in record["outputs"].items():
+        if _is_of_later_audit(folder / name):
+            return None
         _refuse_changed(folder, name, output)
     return load_report(report)
 
@@ -92,6 +95,9 @@ def find_kept(folder: Path, made_from: Configuration, needed: Sequence[str], sto
     if not set(needed) <= present.keys():
         return Kept()
     for name, output in present.items():
+        # The audit that is made now replaces it
+        if _is_of_later_audit(folder / name):
+            continue
         try:
             _refuse_changed(folder, name, output)
         except InputError:
@@ -195,6 +201,18 @@ def _content_of_database(path: Path) -> dict[str, Any] | None:
     if as_files(store) is not None:
         return None
     return content_of(store)
+
+
+def _is_of_later_audit(path: Path) -> bool:
+    """Return whether an output is a report that `audit` has put in the place of the run's, which tells of a migration.
+
+    One that was edited or damaged is none: its numbers do not bear what it says.
+    """
+    if path.suffix != ".json":
+        return False
+    with suppress(OSError, MalformedError, LeadMigrateError):
+        return read_audit(path).get("migration") is None
+    return False
 
 
 def _refuse_changed(folder: Path, name: str, output: Mapping[str, Any]) -> None:

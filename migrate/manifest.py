@@ -326,6 +326,16 @@ def artefact_kind(folder: Path) -> str | None:
     return kind
 
 
+def refuse_artefact(folder: Path) -> None:
+    """Make sure that a folder for several outputs is not one itself, which they would lie in.
+
+    Raises UsageError: it is a stitch or a store.
+    """
+    kind = artefact_kind(folder)
+    if kind is not None:
+        raise UsageError(f"{folder}: this is a {kind}, not a folder for several outputs; choose another output")
+
+
 def read_manifest(folder: Path, kind: Kind, name: str = MANIFEST_NAME) -> Manifest:
     """Read the manifest of a folder, in the file of this name.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -29,7 +29,7 @@ from migrate.audit.reference_proof import (
     refuse_same_stores,
     spot_documents,
 )
-from migrate.audit.results import BRIDGE, FULL, STAY, TOGETHER, TRANSLATED, check_plan, find_plan, plan_word
+from migrate.audit.results import BRIDGE, FULL, STAY, TOGETHER, TRANSLATED, TWO_STAGE, check_plan, find_plan, plan_word
 from migrate.audit.retrieval import Runs
 from migrate.audit.rules import Settings
 from migrate.audit.verdict import Finding
@@ -47,7 +47,7 @@ from migrate.selection.model_match import ASKED_AGAIN, Claim, matches
 from migrate.steps.base import RunContext
 from migrate.steps.opening import model_of, stitch_at, store_of
 from migrate.stitch.fitted import QUERY, FittedStitch, require_direction
-from migrate.stores.all_true import TRUE
+from migrate.stores.all_true import TRUE, is_full_reembed
 from migrate.stores.base import Store, difference_from
 from migrate.stores.file_store import check_files
 from migrate.stores.serving import ClientError
@@ -141,7 +141,7 @@ def open_inputs(options: AuditOptions, context: RunContext, load: ModelOf = mode
         bridge=bridge,
         query_set=judging,
         choosers=choosers,
-        settings=_settings(options, context.margin_from),
+        settings=_settings_for(translated, options, context.margin_from),
         progress=context.progress,
         announce=context.announce.pool,
     )
@@ -192,6 +192,14 @@ def _check_plan(inputs: AuditInputs) -> None:
     arms = [choice for choice in choices if isinstance(choice, Arm)]
     if plan_word(inputs.settings.plan) in {plan_word(arm.name) for arm in arms}:
         find_plan(inputs.settings.plan, (TRANSLATED, *(arm.name for arm in arms if arm.is_alternative)), {})
+
+
+def _settings_for(translated: Store, options: AuditOptions, margin_from: str) -> Settings:
+    """Return the options that stages read, without a plan of two stages where every vector is a true one already."""
+    settings = _settings(options, margin_from)
+    if is_full_reembed(translated) and plan_word(options.plan).startswith(TWO_STAGE):
+        return replace(settings, plan=TRANSLATED, ranked_queries=None)
+    return settings
 
 
 def _settings(options: AuditOptions, margin_from: str) -> Settings:

@@ -1,4 +1,4 @@
-"""The recommendation of an audit: every way on with its quality and cost, the cheapest SAFE one, its command.
+"""The recommendation of an audit: every way on with its quality and cost, the cheapest SAFE move, its command.
 
 The verdict is on the translated store alone; this is on every way that the audit has looked at. Once an audit is done,
 the sample of the stitch, the translation and what was embedded to judge them are paid for: the next step costs what is
@@ -167,6 +167,7 @@ def _sum(cost: float | None, proof: float | None, most: float | None = None) -> 
 def recommend(result: AuditResult) -> Recommendation:
     """Stay where the old store answers as well as a full re-embed; else what is SAFE and leaves least to pay.
 
+    An old store that keeps the margin alone is named beside that: who moves wants what the new model is better at.
     Of ways that leave as much to pay, two stages before a full re-embed, unless that costs next to nothing, then the
     one that is sure to keep most. With a doubt nothing is recommended but staying, which changes nothing.
     """
@@ -378,7 +379,8 @@ class _Advice:
         safe_names = [name for name, option in self.options.items() if option.is_safe and name not in (FULL, STAY)]
         if safe_names:
             return f"re-embed{more}: {safe_names[0]} is SAFE too, and costs no less"
-        return f"re-embed{more}: no other way is shown to be SAFE"
+        # Staying may be, and is no way there
+        return f"re-embed{more}: no other way to the new model is shown to be SAFE"
 
     def _other_plans(self, option: Option) -> list[str]:
         """Return what staying and the translated store keep, where they are not the plan itself."""

@@ -13,6 +13,7 @@ from migrate.audit.audit import open_audit, run_audit
 from migrate.audit.document import report_of
 from migrate.audit.locations import locations_of
 from migrate.audit.options import names_store
+from migrate.audit.results import plan_word
 from migrate.audit.step import Audit
 from migrate.audit_report import read_audit
 from migrate.cli.dry_run import models_for, stop_if_dry
@@ -30,7 +31,7 @@ from migrate.errors import LeadMigrateError
 from migrate.files import free_path
 from migrate.reading import MalformedError
 from migrate.steps.base import Announce, RunContext, typed_name
-from migrate.stores.all_true import is_made_from_another
+from migrate.stores.all_true import is_full_reembed, is_made_from_another
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
@@ -68,7 +69,8 @@ def command(
         target=request.target,
     )
     # Before anything is spent
-    force = request.force or _is_of_file(outputs)
+    earlier = _earlier_of_file(outputs)
+    force = request.force or bool(earlier)
     outputs.refuse(*local_paths(*read), force=force)
     with advise_other_queries(), progress_bar() as progress:
         announce = Announce(pool=lambda step: advise(step.sentence))
@@ -83,26 +85,30 @@ def command(
     report = report_of(replace(result, locations=locations, documents_per_s=rate))
     paid.finish()
     page = outputs.first(".html")
+    # Only now, as an audit that fails replaces nothing
+    for path, created in earlier.items():
+        advise(f"{path}: the audit of {created} is replaced")
     code = show_report(report, outputs, page=page, as_json=as_json, verbose=verbose, force=force)
     if not as_json:
         advise_recommendation(report.recommendation)
     return code
 
 
-def _is_of_file(outputs: Outputs) -> bool:
-    """Return whether all reports that are there are those of earlier audits, in the place that a settings file names.
+def _earlier_of_file(outputs: Outputs) -> dict[Path, str]:
+    """Return the times of earlier audits whose reports are in the place that a settings file names, by path.
 
     The file has one report, that of its migration as it is now, so the next audit replaces it without being told to.
+    None are returned where one of the files that are there is something else.
     """
     if source_of("report") is not ParameterSource.DEFAULT_MAP:
-        return False
+        return {}
+    earlier = {}
     for path in filter(Path.exists, outputs.report):
         try:
-            created = (read_audit(str(path)).get("manifest") or {}).get("created")
+            earlier[path] = str((read_audit(str(path)).get("manifest") or {}).get("created"))
         except (OSError, MalformedError, LeadMigrateError):
-            return False
-        advise(f"{path}: the audit of {created} is replaced")
-    return True
+            return {}
+    return earlier
 
 
 def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: str) -> Embedder:
@@ -113,6 +119,11 @@ def _load(model: ModelOptions, store: Store, spec: Embedder | str | None, role: 
 
 def _warned(request: Audit, inputs: AuditInputs) -> AuditInputs:
     """Say what an audit cannot tell, and what models leave unread; return the inputs with notes of that."""
+    if is_full_reembed(inputs.translated):
+        without = "an audit"
+        if plan_word(request.plan) != inputs.settings.plan:
+            without = f"the plan {plan_word(request.plan)}, so that is left out, and without an audit"
+        advise(f"{request.store}: every vector is the model's own already: `switch` takes the store without {without}")
     if inputs.source is None:
         advise("no --source: the audit cannot say whether staying would be better")
     elif inputs.source_embedder is None:
@@ -139,7 +150,9 @@ def _agreed(job: AuditJob, locations: Locations, paid: Spending, store: str) -> 
     arguments = [locations.source or store, *locations.target, "-o", locations.full]
     is_small = is_built and warn_of_few(inputs.translated, arguments)
     deal = None
-    if is_built and not inputs.builds_reference and locations.has_texts and not is_small:
+    is_weighed = is_built and not inputs.builds_reference and locations.has_texts and not is_small
+    # There is nothing to weigh against a full re-embed that is one itself
+    if is_weighed and not is_full_reembed(inputs.translated):
         deal = paid.weigh(job, inputs.translated, "the audit", arguments, seed=inputs.settings.seed)
     # With a reference that is there only queries are embedded, which is worth no line where they cost nothing
     if is_built or any(model.meter is not None for model in job.models):

@@ -23,7 +23,7 @@ from migrate.locations import MASK, mask_url, secrets_of
 from migrate.report.characters import printable
 from migrate.report.terminal import wrap
 from migrate.stores import open_store
-from migrate.stores.all_true import is_all_true, is_made_from_another, is_shortened
+from migrate.stores.all_true import is_full_reembed, is_made_from_another
 from migrate.stores.registry import absolute_location, find_exchange, path_in
 from migrate.stores.switching import SwitchableStore, strangers_beside, why_no_switch
 
@@ -120,7 +120,7 @@ def advise_switch(old: str, opened: Store | None, new: str) -> bool:
     `opened` is the old store, None where only the user knows it. Nothing is printed where the new one was switched.
     """
     store = open_store(new)
-    if not is_all_true(store) or is_shortened(store):
+    if not is_full_reembed(store):
         return False
     exchange = find_exchange(absolute_location(new))
     if exchange is not None and exchange.record() is not None:
@@ -373,17 +373,34 @@ def _as_file_name(name: str) -> str:
 
 
 def warn_of_place(store: Store, output: Path) -> bool:
-    """Say before anything is embedded that an output inside the store's own folder cannot take its place."""
-    folder = path_in(store.info.location)
-    if folder is not None and folder.is_file():
-        folder = folder.parent
-    is_inside = folder is not None and not strangers_beside(store) and real_path(folder) in real_path(output).parents
-    if is_inside:
+    """Say before anything is embedded that an output inside the store's own folder cannot take its place.
+
+    Return whether an output beside that folder could.
+    """
+    path = path_in(store.info.location)
+    if path is None or not isinstance(store, SwitchableStore):
+        return False
+    folder = path
+    if path.is_file():
+        folder = path.parent
+    if real_path(folder) not in real_path(output).parents:
+        return False
+    strangers = strangers_beside(store)
+    note = f"note: {output} lies in the folder of the old store"
+    if strangers:
+        # Wherever the output is, a switch would take these along with the old store
+        named = printable(", ".join(strangers[:3]))
+        own_folder = free_path(folder / f"{name_of(store)}-store")
         advise(
-            f"note: {output} lies in the folder of the old store, so `switch` cannot exchange the two; an output "
-            f"beside that folder can be switched, such as -o {path_beside(store, 'new')}",
+            f"{note}, beside other files ({named}), so `switch` cannot exchange the two; if you want to switch later, "
+            f"first move the store into a folder of its own, such as {own_folder}, and name it there"
         )
-    return is_inside
+        return False
+    advise(
+        f"{note}, so `switch` cannot exchange the two; an output beside that folder can be switched, such as "
+        f"-o {path_beside(store, 'new')}",
+    )
+    return True
 
 
 def path_beside(store: Store, ending: str) -> Path:

@@ -171,6 +171,7 @@ class FileEmbedder(VectorTable):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._has_found: set[Role] = set()
 
     @property
     def identity(self) -> ModelIdentity:
@@ -195,7 +196,10 @@ class FileEmbedder(VectorTable):
 
     def holds(self, document: Document) -> bool:
         """Return True if the file has the vector of a document."""
-        return self._read.tables["document"].find(document) is not None
+        is_held = self._read.tables["document"].find(document) is not None
+        if is_held:
+            self._has_found.add("document")
+        return is_held
 
     # Read only where it is needed, as the file may be of gigabytes: a plan asks for the profile alone
     @cached_property
@@ -271,6 +275,8 @@ class FileEmbedder(VectorTable):
         if table is None:
             raise InputError(f"{self.path} holds no query vectors; add the arrays query_ids and queries")
         rows = [row for text in texts if (row := table.find(text)) is not None]
+        if rows:
+            self._has_found.add(role)
         if len(rows) < len(texts):
             raise self._missing(table, [text for text in texts if table.find(text) is None], len(texts), role)
         progress("embed", len(texts), len(texts))
@@ -294,7 +300,10 @@ class FileEmbedder(VectorTable):
             changed_note = f" ({changed:,} of them have another text there)"
         lacking = f"{len(missing):,} of {count:,} {plural} ({named}){changed_note}"
         remedy = "is it the right file? If it is, embed what is missing and add it"
-        if table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
+        # Where none was ever found it is the wrong file, and a list of all would only lie beside it
+        if len(missing) > _NAMED and role not in self._has_found:
+            remedy = "it has not one of those that were looked up, as a file of other texts: name the right one"
+        elif table.row_of_text is None and len(missing) > _NAMED and self._list_missing(missing):
             remedy += f"; {self._missing_path} lists it"
             if not self._read.names_model:
                 remedy += " (a file has to name its `model` to be the same after that: fit to one that does)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from migrate.audit.judged import JudgedStep
 from migrate.errors import UsageError
 from migrate.files import refuse_unwritable
+from migrate.manifest import refuse_artefact
 from migrate.pipeline.options import RunOptions
 from migrate.steps.base import RunContext, function
 
@@ -51,6 +52,7 @@ class Run(RunOptions, JudgedStep["Migration | Embedding"]):
 
     def check(self) -> None:
         """Make sure that there is such a reference, and queries; a small store, known once it is open, needs none."""
+        refuse_artefact(self.folder)
         refuse_unwritable(self.folder / "stitch")
         if self.reference not in ("auto", "build", "pool"):
             raise UsageError(f'`reference={self.reference!r}` is not "auto", "pool" or "build"; name one of these')

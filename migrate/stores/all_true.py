@@ -38,6 +38,11 @@ def is_shortened(store: Store) -> bool:
     return manifest.model.spec == source.spec and manifest.model.dim < source.dim
 
 
+def is_full_reembed(store: Store) -> bool:
+    """Return whether every vector is the one that the store's model gives of the text, whole."""
+    return is_all_true(store) and not is_shortened(store)
+
+
 def is_made_from_another(store: Store) -> bool:
     """Return whether the manifest of a store says that it was translated or embedded from an older one."""
     return store.info.manifest is not None and "source rows" in store.info.manifest.inputs

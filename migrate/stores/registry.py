@@ -137,7 +137,7 @@ def stores_in(path: Path) -> list[str]:
             inside = []
     # to open a pipe would wait for its other end
     return [
-        str(entry) for entry in inside if not entry.name.startswith(".") and _is_place(entry) and _recognised(entry)
+        str(entry) for entry in inside if not entry.name.startswith(".") and _is_place(entry) and is_recognised(entry)
     ]
 
 
@@ -239,7 +239,7 @@ def _open(location: str) -> Store:
         raise means_several(location)
     _refuse_written_as_one(path)
     kinds = built_in_kinds()
-    if exists and not _recognised(path):
+    if exists and not is_recognised(path):
         kinds = chain(kinds, map(_load, _installed()))
     # what stands behind a # comes with any kind
     if exists:
@@ -259,7 +259,7 @@ def _open(location: str) -> Store:
 
 def _refuse_written_as_one(path: Path) -> None:
     """Refuse a folder of stores that an earlier version wrote as one: its manifest names a pattern."""
-    if not path.is_dir() or artefact_kind(path) != "store" or _recognised(path):
+    if not path.is_dir() or artefact_kind(path) != "store" or is_recognised(path):
         return
     manifest = find_manifest(path, "store")
     if manifest is not None and "*" in (manifest.store.index or ""):
@@ -277,7 +277,7 @@ def _scheme_of(location: str) -> re.Match[str] | None:
     return scheme
 
 
-def _recognised(path: Path) -> bool:
+def is_recognised(path: Path) -> bool:
     """Return whether a built-in kind recognises the path, so that no other package need be loaded."""
     return any(kind.recognises(path) for kind in built_in_kinds())
 

@@ -93,6 +93,26 @@ def test_what_lies_beside_the_outputs_is_the_users(again):
     assert AGAIN in again().err
 
 
+def test_a_report_that_audit_has_replaced_is_that_of_the_run_again(again, lead_migrate):
+    report = Path("made/report.json")
+    words = f"audit made/store --judged judged --reference pool --source old --report {report} --force"
+    lead_migrate(words, code=(0, 1, 3))
+    assert "migration" not in json.loads(report.read_text())
+    assert "only the audit is repeated" in again(code=(0, 1, 3)).told
+    assert "migration" in json.loads(report.read_text())
+    assert "this run is finished already" in again(code=(0, 1, 3)).told
+
+
+@pytest.mark.parametrize("name", ["stitch", "store"])
+def test_nothing_is_written_into_a_stitch_or_a_store(name, again, lead_migrate):
+    folder = Path("made", name)
+    before = sorted(folder.rglob("*"))
+    for flag in ("", "--force"):
+        assert f"{folder}: this is a {name}, not a folder for" in again(f"-o {folder} {flag}", code=2).complaint
+    lead_migrate(f"init old --target tfidf:16 --judged judged -o {folder}", code=2)
+    assert sorted(folder.rglob("*")) == before and not Path("lead-migrate.toml").exists()
+
+
 def test_force_makes_the_run_anew(again):
     flip(Path("made/store/index.faiss"))
     again("--force -q")

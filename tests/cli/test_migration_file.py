@@ -1,11 +1,18 @@
 """The file that names a migration once: `init` writes it, and commands without arguments follow it."""
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
+
+from migrate.stores import open_store
 
 FILE = Path("lead-migrate.toml")
 
@@ -162,6 +169,63 @@ def test_init_refuses_what_would_not_run(words, code, told, store, judged, lead_
         Path("old").symlink_to("store")
     ended = lead_migrate(f"init {words}", code=code)
     assert told in ended.complaint and not FILE.exists()
+
+
+def test_a_store_that_shares_a_folder_with_its_output_is_told_of_before_anything_is_embedded(here, lead_migrate):
+    words = "--target tfidf:40"
+    for path in Path("store").iterdir():
+        shutil.copy2(path, path.name)
+    ended = lead_migrate(f"init index.faiss {words} --judged judged")
+    assert "note: moved lies in the folder of the old store, beside other files" in ended.told
+    own_folder = re.search(r"such as (\S+), and name it there", ended.told)[1]
+    told = lead_migrate("reembed index.faiss --target tfidf:40 -o moved --dry-run").told
+    assert "note: moved lies in the folder" in told
+
+    shutil.copytree("store", own_folder)
+    ended = lead_migrate(f"init {own_folder}/index.faiss {words} --judged judged --force")
+    assert "lies in the folder" not in ended.told
+    lead_migrate("reembed -q")
+    lead_migrate("switch")
+    assert open_store(own_folder).info.dim == 40
+
+
+def test_a_report_that_no_audit_replaces_is_not_said_to_be(migration, lead_migrate):
+    lead_migrate("audit --reference pool --plan two-stage-20", code=(0, 1, 3))
+    report = Path("out/report.json")
+    before = report.read_bytes()
+    ended = lead_migrate("audit stitch", code=4)
+    assert "this is a stitch, not a store" in ended.err and "replaced" not in ended.err
+    assert report.read_bytes() == before
+    assert "out/report.json: the audit of " in lead_migrate("audit --reference pool", code=(0, 1, 3)).told
+    assert report.read_bytes() != before
+
+
+def test_a_full_reembed_is_audited_without_a_plan_and_weighed_against_none(here, lead_migrate):
+    lead_migrate("reembed store --target tfidf:24 -q -o full")
+    words = "full --judged judged --reference pool --source store"
+    ended = lead_migrate(f"audit {words} --plan two-stage-20 --report full.json", code=(0, 1, 3))
+    assert "without the plan two-stage-20" in ended.told
+    assert "the better deal" not in ended.told and "full-full" not in ended.told
+    assert json.loads(Path("full.json").read_text())["plan"]["name"] == "translated"
+    lead_migrate("switch store full")
+
+
+@pytest.mark.parametrize("place", ["pointer", "pointer/index.faiss", "."])
+def test_init_says_what_is_wrong_with_the_only_store_of_a_folder(place, lead_migrate):
+    Path("pointer").mkdir()
+    Path("pointer/index.faiss").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
+    complaint = lead_migrate(f"init {place} --target tfidf:8 --queries synthetic", code=4).complaint
+    assert "run git lfs pull" in complaint and not FILE.exists()
+
+
+def test_init_says_what_a_folder_of_an_old_chroma_is(lead_migrate):
+    Path("old").mkdir()
+    collections = pa.table({"uuid": ["u1", "u2"], "name": ["a", "b"]})
+    records = pa.table({"collection_uuid": ["u1", "u2"], "uuid": ["1", "2"], "embedding": [[1.0], [2.0]]})
+    parquet.write_table(collections, "old/chroma-collections.parquet")
+    parquet.write_table(records, "old/chroma-embeddings.parquet")
+    ended = lead_migrate("init old --target tfidf:8 --queries synthetic", code=4)
+    assert "Chroma before 0.4 wrote this" in ended.complaint
 
 
 def test_init_replaces_nothing_unasked(store, judged, lead_migrate):

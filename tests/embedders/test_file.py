@@ -96,6 +96,16 @@ def test_ids_that_a_file_lacks_are_listed_beside_it(path):
     with pytest.raises(MissingVectorError, match="name its `model`"):
         save(path, **ONE).embed_documents([Document(name, "") for name in "edacb"])
     assert [embedder.holds(Document(name, "")) for name in "ab"] == [True, False]
+    # All of a later batch may be lacking
+    with pytest.raises(MissingVectorError, match=r"for 4 of 4 documents .* lists it$"):
+        embedder.embed_documents([Document(name, "") for name in "edcb"])
+
+
+def test_a_file_of_other_texts_is_told_and_gets_no_list(path):
+    embedder = save(path, **ONE, model="clip")
+    with pytest.raises(MissingVectorError, match=r"for 4 of 4 documents .* name the right one$"):
+        embedder.embed_documents([Document(name, "") for name in "edcb"])
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_unknown_id_is_named(path):

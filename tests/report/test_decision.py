@@ -228,6 +228,10 @@ def test_staying_is_named_where_it_keeps_the_margin():
     found = recommend(report(SURE, stay=Bounds(0.99, 0.96, 1.1), outcome=Outcome.SAFE, pool=POOL, is_kept=True))
     assert figures(found.headline)[-2:] == ["99.0 %", "96.0 %"] and found.headline.endswith("costs nothing")
     assert found.plan == TRANSLATED
+    made = report(stay=Bounds(1.015, 0.956, 1.1))
+    assert next(option for option in options_of(made) if option.name == STAY).is_safe
+    headline = recommend(made).headline
+    assert "no other way to the new model is shown to be SAFE; staying keeps 101.5 % (at least 95.6 %)" in headline
 
 
 def test_with_a_doubt_nothing_is_recommended_but_staying():

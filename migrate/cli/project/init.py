@@ -13,7 +13,7 @@ import click
 
 from migrate.cli.commands.init import InitOptions
 from migrate.cli.configuration import NAME, find_configuration
-from migrate.cli.next_step import advise_next, may_not_load
+from migrate.cli.next_step import advise_next, may_not_load, warn_of_place
 from migrate.cli.project.settings import FILE
 from migrate.cli.project.status import same_model
 from migrate.cli.terminal import PROGRAM, advise, show
@@ -22,10 +22,11 @@ from migrate.embedders import special_options
 from migrate.embedders.kinds import parse_spec, split_settings, with_settings
 from migrate.errors import StoreError, UsageError
 from migrate.files import atomic_file, refuse_overlap, write_bytes
+from migrate.manifest import refuse_artefact
 from migrate.report.characters import printable
 from migrate.stores import open_store
 from migrate.stores.base import Store
-from migrate.stores.registry import path_in, stores_in
+from migrate.stores.registry import is_recognised, path_in, stores_in
 
 _OPTIONS = """
 # What `run` and `audit` have to keep of a full re-embed's quality, and by which arm:
@@ -43,6 +44,7 @@ def command(request: InitOptions) -> None:
     store = _open(request.store)
     answers = _asked(replace(request, source_model=request.source_model or _recorded_spec(store)), store)
     _check(answers, store)
+    refuse_artefact(Path(answers.output))
     refuse_overlap(Path(answers.output), *filter(None, [path_in(answers.store)]))
     values = {
         "store": answers.store,
@@ -55,6 +57,8 @@ def command(request: InitOptions) -> None:
     with atomic_file(path, force=request.force) as unfinished:
         write_bytes(unfinished, _toml(values).encode())
     show(f"{path} written: {_in_words(store)}")
+    # With the file written, which keeps a store beside it from having a folder to itself
+    warn_of_place(store, Path(answers.output))
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
     if answers.source_model is None:
@@ -75,14 +79,17 @@ def _refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def _open(location: str) -> Store:
-    """Open the store; of a place with several, name them."""
+    """Open the store; of a place with several, name them; of one, say what is wrong with that."""
     try:
         return open_store(location)
     except (StoreError, UsageError):
         path = path_in(location)
         several = [] if path is None or "#" in location else stores_in(path)
-        if not several:
+        # What a kind says of a folder that is its own tells more than the names of files in it
+        if not several or (path is not None and is_recognised(path)):
             raise
+    if len(several) == 1:
+        return open_store(several[0])
     raise UsageError(f"{location}: there are several stores here; name one of {', '.join(several)}")
 
 

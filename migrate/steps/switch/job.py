@@ -23,7 +23,7 @@ from migrate.progress import note_progress
 from migrate.reading import MalformedError
 from migrate.steps.sync.changes import find_changes
 from migrate.stores import open_store
-from migrate.stores.all_true import is_all_true, is_as_made, is_shortened
+from migrate.stores.all_true import is_as_made, is_full_reembed
 from migrate.stores.base import Store
 from migrate.stores.content import content_as_noted, content_difference, content_of, is_content
 from migrate.stores.fields import NamedField
@@ -282,7 +282,7 @@ def _is_full_reembed(old: Store, new: Store, contents: tuple[Mapping[str, Any], 
     # Texts are compared in any case, and show of which store the new one is
     is_from_old = old.info.has_texts or _is_made_from(new, contents[0])
     # A cut store is true to its model, and may find less than the old one all the same
-    return is_from_old and is_all_true(new) and not is_shortened(new) and is_as_made(new, contents[1])
+    return is_from_old and is_full_reembed(new) and is_as_made(new, contents[1])
 
 
 def _check_report(
@@ -352,7 +352,7 @@ def _report_beside(new: Store) -> Path:
     if report is None or not report.is_file():
         why = ""
         # A full re-embed needs no report, unless it was written to since
-        if is_all_true(new) and not is_shortened(new):
+        if is_full_reembed(new):
             why = ", and it is not what it was when all of it was embedded"
         raise InputError(
             f"{new.info.location}: there is no report of an audit beside it{why}; name one with --audit FILE, or "
