@@ -50,6 +50,17 @@ def test_what_is_typed_wins(migration, lead_migrate):
     assert "takes no dimensions=N" in cut.complaint
 
 
+def test_the_report_of_the_file_is_about_the_new_store_of_the_file(migration, lead_migrate):
+    lead_migrate("audit -q", code=(1, 3))
+    lead_migrate("reembed -q -o full")
+    assert "out/report.json: this report says" in lead_migrate("switch store new", code=4).complaint
+    assert lead_migrate("switch store full").err == ""
+    lead_migrate("rollback store")
+    # A full re-embed in the place that was judged takes no proof either
+    lead_migrate("reembed -q -o new --force")
+    assert lead_migrate("switch").err == "from lead-migrate.toml: old, new\n"
+
+
 def test_paths_are_relative_to_the_file_which_is_looked_for_above(migration, monkeypatch, lead_migrate):
     Path("deep/down").mkdir(parents=True)
     monkeypatch.chdir("deep/down")
