@@ -144,7 +144,7 @@ class MigrationSettings:
         return self.new
 
     def proof(self) -> str | None:
-        """Return the report that `switch` asks for; None for a store of true vectors, which it would be held against."""
+        """Return the report that `switch` asks for; None for true vectors, which it would be held against."""
         from migrate.stores import open_store
         from migrate.stores.all_true import is_all_true
 
