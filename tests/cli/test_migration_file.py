@@ -164,6 +164,8 @@ def test_init_writes_what_it_sees_and_was_told(store, judged, lead_migrate):
         ("store --target tfidf:24 --judged nowhere", 2, "--judged nowhere: there is no such file or folder"),
         ("store --target tfidf:32 --judged judged", 2, "store: this is of tfidf:32 already"),
         ("store --target mini --judged judged", 2, "unknown model 'mini'"),
+        ("store --target file:no.npz,dimensions=8 --judged judged", 2, "dimensions=8: there is no such file; check"),
+        ("store --target tfidf:24 --source-model file:no.npz --judged judged", 2, "--source-model file:no.npz: there"),
         ("nowhere --target tfidf:24 --judged judged", 4, "nowhere: no such file or folder"),
         (". --target tfidf:24 --judged judged", 2, "there are several stores here; name one of judged, old, store"),
     ],
@@ -173,6 +175,14 @@ def test_init_refuses_what_would_not_run(words, code, told, store, judged, lead_
         Path("old").symlink_to("store")
     ended = lead_migrate(f"init {words}", code=code)
     assert told in ended.complaint and not FILE.exists()
+
+
+def test_init_asks_for_no_model_that_the_store_names(store, judged, write_vectors, lead_migrate):
+    Path("models").mkdir()
+    write_vectors(Path("models/old.npz"), "tfidf:32")
+    lead_migrate("stamp store --model file:models/old.npz --trust --force -q")
+    ended = lead_migrate("init store --target tfidf:24 --judged judged")
+    assert "of file:old.npz" in ended.said and "no source-model" not in ended.err
 
 
 def test_init_replaces_nothing_unasked(store, judged, lead_migrate):
