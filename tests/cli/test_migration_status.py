@@ -182,6 +182,13 @@ def test_another_target(ran, status, lead_migrate):
     assert status()["stale"] == []
 
 
+def test_a_store_of_the_target_has_nothing_to_migrate(store, judged, status, lead_migrate):
+    say('store = "store"\ntarget = "tfidf:32"\njudged = "judged"\noutput = "out"\n')
+    assert "nothing to migrate" in lead_migrate("run").said
+    assert status()["next"] is None
+    assert "nothing to migrate" in lead_migrate("status").err
+
+
 def test_two_targets_have_a_file_each(ran, lead_migrate):
     Path("small.toml").write_text(FILE.read_text().replace("tfidf:24", "tfidf:16").replace('"made"', '"small"'))
     assert lead_migrate("--config small.toml status").next == "--config=small.toml run"
