@@ -122,7 +122,7 @@ def _announce(job: FitJob, store: str, target: str, paid: Spending) -> None:
     opened = job.inputs.store
     if job.options.direction != "document" or not opened.info.has_texts:
         return
-    full = place_of_full(store, target, opened)
+    full = str(place_of_full(store, target, opened))
     reembed_words = [store, "--target", target, *typed_model(), "-o", full]
     if not warn_of_few(opened, reembed_words):
         paid.weigh(job, opened, "the fit", reembed_words, is_proven=False, seed=job.options.seed)

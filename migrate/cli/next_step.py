@@ -142,12 +142,12 @@ def full_of_file(word: str | None, target: str | None) -> str | None:
     return migration.full
 
 
-def place_of_full(word: str, target: str, store: Store) -> str:
+def place_of_full(word: str, target: str, store: Store) -> str | Path:
     """Return where a full re-embed can go: beside a store on its server, as a settings file says, or beside the files.
 
     `word` and `target` are the store and its new model as they were typed.
     """
-    return successor_of(store, "full") or full_of_file(word, target) or str(path_beside(store, "full"))
+    return successor_of(store, "full") or full_of_file(word, target) or path_beside(store, "full")
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:
