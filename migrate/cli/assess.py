@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
-from migrate.cli.next_step import JUDGED, advise_next, model_words, path_beside
+from migrate.cli.next_step import JUDGED, advise_next, migration_of, model_words, path_beside, place_of_full
 from migrate.cli.options import ModelOptions, Outputs
 from migrate.cli.outputs import write_reports
 from migrate.cli.progress import progress_bar
@@ -31,7 +31,6 @@ from migrate.steps.assess import Assess
 from migrate.steps.assess.job import AssessJob
 from migrate.steps.base import Announce, RunContext
 from migrate.stores import open_store
-from migrate.stores.switching import successor_of
 
 if TYPE_CHECKING:
     from migrate.cli.commands.assess import Judging
@@ -107,10 +106,9 @@ def command(
     show(report_text(assess_sections(assessment)))
     arguments: list[str | Path] = [store, *(model_words("--target", target) or ["--target", target])]
     if assessment.deal.full_is_better:
-        full = successor_of(opened, "full") or path_beside(opened, "full")
-        advise_next("reembed", *arguments, "-o", full)
+        advise_next("reembed", *arguments, "-o", place_of_full(store, target, opened))
     else:
-        arguments += ["--judged", JUDGED, "-o", path_beside(opened, "moved")]
+        arguments += ["--judged", JUDGED, "-o", _place_of_run(store, target, opened)]
         advise_next("run", *arguments, also=("price",))
 
 
@@ -190,7 +188,15 @@ def _advise_best(shortlist: Shortlist, store: Store, location: str, judging: Jud
         arguments += ["--queries", str(judging.queries)]
     if judging.source_model is not None:
         arguments += ["--source-model", judging.source_model]
-    advise_next("run", *arguments, "-o", path_beside(store, "moved"))
+    advise_next("run", *arguments, "-o", _place_of_run(location, shortlist.best.name, store))
+
+
+def _place_of_run(word: str, target: str, store: Store) -> str | Path:
+    """Return the folder of a settings file that names this migration, or one beside the store."""
+    migration = migration_of(word, target)
+    if migration is not None and migration.output is not None:
+        return migration.output
+    return path_beside(store, "moved")
 
 
 def _refuse_audits(outputs: Outputs) -> None:

@@ -18,7 +18,14 @@ from migrate.audit.step import Audit
 from migrate.audit_report import read_audit
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import local_paths, refuse_missing
-from migrate.cli.next_step import advise_other_queries, advise_recommendation, model_words, typed_again, typed_model
+from migrate.cli.next_step import (
+    advise_other_queries,
+    advise_recommendation,
+    full_of_file,
+    model_words,
+    typed_again,
+    typed_model,
+)
 from migrate.cli.options import MarginOptions, ModelOptions, Outputs, source_of
 from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
@@ -32,6 +39,7 @@ from migrate.files import free_path
 from migrate.reading import MalformedError
 from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.stores.all_true import is_full_reembed, is_made_from_another
+from migrate.stores.switching import successor_of
 
 if TYPE_CHECKING:
     from migrate.audit.audit import AuditJob
@@ -168,8 +176,13 @@ def _locations_of(request: Audit, inputs: AuditInputs, outputs: Outputs) -> Loca
     identity = inputs.embedder.identity
     bare, settings = split_settings(target or identity.spec)
     spec = with_settings(bare, {**special_options(identity), **settings})
+    locations = locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder)
+    full = None
+    if inputs.source is None or not successor_of(inputs.source, "full"):
+        full = full_of_file(typed_name(request.source), target)
     return replace(
-        locations_of(inputs.translated, inputs.source, inputs.embedder, inputs.source_embedder),
+        locations,
+        full=full or locations.full,
         target=("--target", spec, *typed),
         model=(*map(str, model_words("--target", target)), *typed),
         report=typed_name(outputs.first(".json")),

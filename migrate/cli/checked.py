@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from migrate.check import Cause, leave_finding
 from migrate.check.stamp import takes_stamp
-from migrate.cli.next_step import advise_next, advise_store, may_not_load, path_beside
+from migrate.cli.next_step import advise_next, advise_store, may_not_load, path_beside, place_of_full
 from migrate.cli.terminal import advise
 from migrate.embedders import special_options
 from migrate.embedders.kinds import split_settings, takes_dimensions, with_settings
@@ -68,7 +68,7 @@ def _advise_move(store: str, spec: str, opened: Store, result: Compatibility) ->
     if result.cause in (Cause.MIXED, Cause.OUT_OF_STEP):
         # No stitch leads from two models at once, nor from vectors of other documents
         advise(f"to have all of its vectors from {spec}:")
-        advise_next("reembed", store, "--target", spec, "-o", path_beside(opened, "full"))
+        advise_next("reembed", store, "--target", spec, "-o", place_of_full(store, spec, opened))
     else:
         advise(f"the store is of another model; what it takes to move it to {spec}:")
         advise_next("assess", store, "--target", spec)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from migrate.cli.dry_run import models_for, stop_if_dry
 from migrate.cli.inputs import load_model, local_paths, refuse_missing
-from migrate.cli.next_step import advise_next, model_words, name_of, note_file, path_beside, typed_model
+from migrate.cli.next_step import advise_next, migration_of, model_words, name_of, note_file, place_of_full, typed_model
 from migrate.cli.options import ModelOptions
 from migrate.cli.progress import progress_bar
 from migrate.cli.spending import Spending
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from migrate.steps.fit.inputs import FitInputs
     from migrate.steps.fit.job import FitJob
     from migrate.stitch.fitted import Direction, FittedStitch
+    from migrate.stores.base import Store
 
 
 def command(
@@ -101,6 +102,15 @@ def command(
         bridge = shlex.join(["--source", store, "--bridge", str(output)])
         advise(f"an audit of a translated store sets this beside it with {bridge}")
         return
+    _advise_translate(store, target, opened, output)
+
+
+def _advise_translate(store: str, target: str, opened: Store, output: Path | str) -> None:
+    """Print the translation by a stitch, to where a settings file has it if the stitch is that of the file."""
+    migration = migration_of(store, target)
+    if migration is not None and migration.stitch == str(output):
+        advise_next("translate")
+        return
     stitch_path = output if isinstance(output, Path) else Path("stitch")
     translated = successor_of(opened, "translated") or free_path(stitch_path.with_name(f"{name_of(opened)}-translated"))
     arguments = [store, output, "-o", translated, *model_words("--target", target)]
@@ -112,7 +122,7 @@ def _announce(job: FitJob, store: str, target: str, paid: Spending) -> None:
     opened = job.inputs.store
     if job.options.direction != "document" or not opened.info.has_texts:
         return
-    full = successor_of(opened, "full") or str(path_beside(opened, "full"))
+    full = str(place_of_full(store, target, opened))
     reembed_words = [store, "--target", target, *typed_model(), "-o", full]
     if not warn_of_few(opened, reembed_words):
         paid.weigh(job, opened, "the fit", reembed_words, is_proven=False, seed=job.options.seed)

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from migrate.cli.configuration import read_migration
-from migrate.cli.project.settings import CONFIGURATION
+from migrate.cli.project.settings import CONFIGURATION, NOT_FOR, MigrationSettings
 from migrate.cli.terminal import PROGRAM, advise, is_quiet
 from migrate.embedders import find_model, load_embedder
 from migrate.embedders.kinds import may_cost_money, runs_code, split_settings, split_spec
@@ -25,7 +25,7 @@ from migrate.report.terminal import wrap
 from migrate.stores import open_store
 from migrate.stores.all_true import is_full_reembed, is_made_from_another
 from migrate.stores.registry import absolute_location, find_exchange, path_in
-from migrate.stores.switching import SwitchableStore, strangers_beside, why_no_switch
+from migrate.stores.switching import SwitchableStore, strangers_beside, successor_of, why_no_switch
 
 if TYPE_CHECKING:
     from migrate.audit_report.records import Recommendation
@@ -105,13 +105,49 @@ def advise_store(word: str, store: Store, spec: str | None = None) -> None:
         advise_next("audit", word, "--reference", "pool", *judged_words(), *target)
 
 
-def _target_of_file(word: str) -> str | None:
-    """Return the model that a settings file moves this store to; None without one."""
+def _migration() -> MigrationSettings | None:
+    """Return what the settings file says of a migration; None without one."""
     path = click.get_current_context().meta.get(CONFIGURATION)
     if path is None:
         return None
-    migration = read_migration(path)
-    return migration.target if migration.store == word else None
+    return read_migration(path)
+
+
+def _target_of_file(word: str) -> str | None:
+    """Return the model that a settings file moves this store to; None without one."""
+    migration = _migration()
+    if migration is None or migration.store != word:
+        return None
+    return migration.target
+
+
+def migration_of(word: str | None, target: str | None) -> MigrationSettings | None:
+    """Return what a settings file says of the migration of a store; None where it is about another one.
+
+    `word` and `target` are the store and its new model as they were typed, `target` None where that was not.
+    """
+    migration = _migration()
+    if migration is None or migration.store is None or migration.store != word:
+        return None
+    if target not in (None, migration.target):
+        return None
+    return migration
+
+
+def full_of_file(word: str | None, target: str | None) -> str | None:
+    """Return where a settings file has the full re-embed of a store, as `migration_of`; None where that is taken."""
+    migration = migration_of(word, target)
+    if migration is None or migration.full is None or Path(migration.full).exists():
+        return None
+    return migration.full
+
+
+def place_of_full(word: str, target: str, store: Store) -> str | Path:
+    """Return where a full re-embed can go: beside a store on its server, as a settings file says, or beside the files.
+
+    `word` and `target` are the store and its new model as they were typed.
+    """
+    return successor_of(store, "full") or full_of_file(word, target) or path_beside(store, "full")
 
 
 def advise_switch(old: str, opened: Store | None, new: str) -> bool:
@@ -175,7 +211,23 @@ def advise_paragraph(text: str) -> None:
 
 
 def _advise_words(arguments: Sequence[str]) -> None:
-    advise(next_line(arguments))
+    advise(next_line(_filled_in(arguments)))
+
+
+def _filled_in(words: Sequence[str]) -> list[str]:
+    """Return the words of a command with what is to be filled in as a settings file says it."""
+    filled = list(words)
+    migration = _migration()
+    if migration is None:
+        return filled
+    judges = migration.judged or migration.queries
+    if JUDGED in filled and judges and words[0] not in NOT_FOR["judged"]:
+        # The command takes them from the file
+        index = filled.index(JUDGED)
+        del filled[index - 1 : index + 1]
+    if OLD in filled and migration.store is not None and not {migration.new, migration.full}.isdisjoint(filled):
+        filled[filled.index(OLD)] = migration.store
+    return filled
 
 
 def next_line(arguments: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ from migrate.cli.next_step import (
     advise_other_queries,
     advise_paragraph,
     advise_recommendation,
+    full_of_file,
+    migration_of,
     model_words,
     path_beside,
     typed_again,
@@ -44,10 +46,12 @@ from migrate.report.fit import candidates_rows, choice_sentence, doubts
 from migrate.report.terminal import table
 from migrate.steps.base import Announce, RunContext, typed_name
 from migrate.stores import open_store
+from migrate.stores.switching import successor_of
 
 if TYPE_CHECKING:
     from migrate.pipeline.job import Migration, RunJob
     from migrate.steps.reembed.job import ReembedJob
+    from migrate.stores.base import Store
 
 
 def command(
@@ -100,7 +104,7 @@ def command(
             report = finished
         else:
             locations = Locations(
-                full=str(path_beside(opened, "full")) if is_inside else "",
+                full=_place_of_full(request, opened, is_inside=is_inside),
                 target=("--target", target, *typed_model()),
                 model=(*map(str, model_words("--target", target)), *typed_model()),
                 audit_again=tuple(typed_again()),
@@ -119,6 +123,16 @@ def command(
     if not as_json:
         advise_recommendation(report.recommendation)
     return code
+
+
+def _place_of_full(request: Run, store: Store, *, is_inside: bool) -> str:
+    """Return where a full re-embed is to go that leaves the old store; empty for beside what the run makes."""
+    if is_inside:
+        return str(path_beside(store, "full"))
+    migration = migration_of(str(request.store), typed_name(request.target))
+    if migration is None or migration.output != str(request.output) or successor_of(store, "full"):
+        return ""
+    return full_of_file(migration.store, migration.target) or ""
 
 
 def _judge(job: RunJob, store: str, paid: Spending, outputs: Outputs, *, dry_run: bool, as_json: bool) -> Migration:

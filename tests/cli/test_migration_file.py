@@ -57,6 +57,17 @@ def test_what_is_typed_wins(migration, lead_migrate):
     assert "takes no dimensions=N" in cut.complaint
 
 
+def test_the_report_of_the_file_is_about_the_new_store_of_the_file(migration, lead_migrate):
+    lead_migrate("audit -q", code=(1, 3))
+    lead_migrate("reembed -q -o full")
+    assert "out/report.json: this report says" in lead_migrate("switch store new", code=4).complaint
+    assert lead_migrate("switch store full").err == ""
+    lead_migrate("rollback store")
+    # A full re-embed in the place that was judged takes no proof either
+    lead_migrate("reembed -q -o new --force")
+    assert lead_migrate("switch").err == "from lead-migrate.toml: old, new\n"
+
+
 def test_paths_are_relative_to_the_file_which_is_looked_for_above(migration, monkeypatch, lead_migrate):
     Path("deep/down").mkdir(parents=True)
     monkeypatch.chdir("deep/down")
@@ -160,6 +171,8 @@ def test_init_writes_what_it_sees_and_was_told(store, judged, lead_migrate):
         ("store --target tfidf:24 --judged nowhere", 2, "--judged nowhere: there is no such file or folder"),
         ("store --target tfidf:32 --judged judged", 2, "store: this is of tfidf:32 already"),
         ("store --target mini --judged judged", 2, "unknown model 'mini'"),
+        ("store --target file:no.npz,dimensions=8 --judged judged", 2, "dimensions=8: there is no such file; check"),
+        ("store --target tfidf:24 --source-model file:no.npz --judged judged", 2, "--source-model file:no.npz: there"),
         ("nowhere --target tfidf:24 --judged judged", 4, "nowhere: no such file or folder"),
         (". --target tfidf:24 --judged judged", 2, "there are several stores here; name one of judged, old, store"),
     ],
@@ -226,6 +239,14 @@ def test_init_says_what_a_folder_of_an_old_chroma_is(lead_migrate):
     parquet.write_table(records, "old/chroma-embeddings.parquet")
     ended = lead_migrate("init old --target tfidf:8 --queries synthetic", code=4)
     assert "Chroma before 0.4 wrote this" in ended.complaint
+
+
+def test_init_asks_for_no_model_that_the_store_names(store, judged, write_vectors, lead_migrate):
+    Path("models").mkdir()
+    write_vectors(Path("models/old.npz"), "tfidf:32")
+    lead_migrate("stamp store --model file:models/old.npz --trust --force -q")
+    ended = lead_migrate("init store --target tfidf:24 --judged judged")
+    assert "of file:old.npz" in ended.said and "no source-model" not in ended.err
 
 
 def test_init_replaces_nothing_unasked(store, judged, lead_migrate):

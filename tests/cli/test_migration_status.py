@@ -90,6 +90,18 @@ def test_a_run_and_what_it_is_asked_anew(ran, status, lead_migrate):
     assert status()["stale"] == []
 
 
+def test_commands_before_a_run_lead_to_the_places_of_the_file(store, judged, lead_migrate):
+    lead_migrate("init store --target tfidf:24 --judged judged")
+    assert lead_migrate("assess").next in (
+        "run store --target tfidf:24 -o moved",
+        "reembed store --target tfidf:24 -o moved/full",
+    )
+    assert lead_migrate("fit --sample 60 --kind mean").next == "translate"
+    translated = lead_migrate("translate")
+    assert translated.next.startswith("audit moved/store --reference pool --source store")
+    assert "DIR" not in translated.err, "the file has judged queries"
+
+
 def test_a_store_that_changed_after_it_was_translated(stepwise, forget_hashes, status, lead_migrate):
     assert status()["next"] == "lead-migrate audit"
     docs = Path("store/docs.jsonl")
@@ -142,13 +154,13 @@ def test_after_a_switch_commands_take_the_store_and_its_model_as_they_are_now(st
     say('store = "store"\nsource-model = "tfidf:32"\ntarget = "tfidf:24"\noutput = "out"\n')
     assert lead_migrate("check").next == "assess store --target tfidf:24"
     lead_migrate("reembed -q")
-    assert lead_migrate("live status").next == "switch OLD out/full"
+    assert lead_migrate("live status").next == "switch store out/full"
     lead_migrate("switch")
     lead_migrate("check")
     assert lead_migrate("live status").next is None
     lead_migrate("rollback")
     lead_migrate("check")
-    assert lead_migrate("live status").next == "switch OLD out/full"
+    assert lead_migrate("live status").next == "switch store out/full"
 
 
 def test_an_output_that_was_deleted(ran, status, lead_migrate):
@@ -168,6 +180,13 @@ def test_another_target(ran, status, lead_migrate):
     lead_migrate("run -q", code=2)  # it does not replace what it was not asked to
     lead_migrate("run --force -q", code=JUDGED)
     assert status()["stale"] == []
+
+
+def test_a_store_of_the_target_has_nothing_to_migrate(store, judged, status, lead_migrate):
+    say('store = "store"\ntarget = "tfidf:32"\njudged = "judged"\noutput = "out"\n')
+    assert "nothing to migrate" in lead_migrate("run").said
+    assert status()["next"] is None
+    assert "nothing to migrate" in lead_migrate("status").err
 
 
 def test_two_targets_have_a_file_each(ran, lead_migrate):

@@ -263,6 +263,17 @@ def test_the_report_of_a_run_recommends_what_the_command_prints(here, printed):
     assert printed(command, (1, 3)) == full, "said again"
 
 
+def test_a_run_a_status_and_a_switch_mean_the_full_reembed_of_a_settings_file(here, printed):
+    printed("init store --target file:target.npz --judged judged")
+    full = printed("run --reference pool --kind mean --sample 60 --margin 0.9", (1, 3))
+    assert full == "reembed store --target file:target.npz -o moved/full"
+    assert json.loads(Path("moved/report.json").read_text())["recommendation"]["command"] == full.split()
+    assert printed("status") == "reembed"
+    switch = printed(full)
+    assert (switch, printed("status")) == ("switch store moved/full", "switch")
+    printed(switch)
+
+
 def test_from_a_run_that_embedded_every_text_to_a_whole_store(here, served, printed):
     command = f"{RUN} {served} -o out"
     full = printed(command, (1, 3))

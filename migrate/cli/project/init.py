@@ -61,7 +61,7 @@ def command(request: InitOptions) -> None:
     warn_of_place(store, Path(answers.output))
     if not store.info.has_texts:
         advise(f"to give it texts: {printable(store.info.way_to_texts)}")
-    if answers.source_model is None:
+    if answers.source_model is None and store.info.recorded_model is None:
         advise("no source-model: the audit cannot say whether staying would be better, and `check` needs --model")
     advise_next("run")
 
@@ -135,9 +135,12 @@ def _prompt(text: str, default: str | None = None) -> str:
 
 def _check(answers: InitOptions, store: Store) -> None:
     """Refuse what the next command would refuse: a model of no kind, the store's own, queries that are not there."""
-    for spec in (answers.target, answers.source_model):
-        if spec is not None:
-            parse_spec(split_settings(spec)[0])
+    for option, spec in (("--target", answers.target), ("--source-model", answers.source_model)):
+        if spec is None:
+            continue
+        kind, name = parse_spec(split_settings(spec)[0])
+        if kind == "file" and not Path(name).expanduser().is_file():
+            raise UsageError(f"{option} {spec}: there is no such file; check the path")
     if store.info.recorded_model is not None and same_model(answers.target, store.info.recorded_model):
         raise UsageError(f"{answers.store}: this is of {answers.target} already; name another target")
     for option, name in (("--judged", answers.judged), ("--queries", answers.queries)):

@@ -143,6 +143,19 @@ class MigrationSettings:
             return self.store
         return self.new
 
+    def proof(self) -> str | None:
+        """Return the report that `switch` asks for; None for true vectors, which it would be held against."""
+        from migrate.stores import open_store
+        from migrate.stores.all_true import is_all_true
+
+        if self.new is None or self.report is None or not Path(self.report).is_file():
+            return None
+        # What cannot be opened is told by the command
+        with suppress(LeadMigrateError):
+            if is_all_true(open_store(self.new)):
+                return None
+        return self.report
+
     def _is_switched(self) -> bool:
         from migrate.stores.registry import absolute_location, find_exchange
 
@@ -161,8 +174,6 @@ class MigrationSettings:
         """
         report = self.report
         reports = [report] if report is not None else None
-        # `switch` asks for no report of a full re-embed, and would hold one that is named against it
-        proof = report if report is not None and self.new != self.full and Path(report).is_file() else None
         old_store = {"store": self.store}
         # Asked only by the command that takes it: a server is asked for it
         old_and_model = {**old_store, "model": self.model_of_store}
@@ -179,7 +190,7 @@ class MigrationSettings:
             "reembed": {**old_store, "output": self.full},
             "audit": {**new_store, "source": self.store, "report": reports},
             "sync": {"old": self.store, "new": self.new},
-            "switch": {"old": self.store, "new": self.new, "audit": proof},
+            "switch": {"old": self.store, "new": self.new, "audit": self.proof},
             # `forget` is left out: what deletes a store names it
             "rollback": {"old": self.store},
             **{f"live {name}": served for name in ("run", "status", "stop", "pause", "resume")},
@@ -247,8 +258,25 @@ def prefer_typed(context: click.Context) -> None:
         for typed, other in (pair, pair[::-1]):
             sources = [context.get_parameter_source(name) for name in (typed, other)]
             if sources == [ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP]:
-                context.params[other] = None
-                context.set_parameter_source(other, ParameterSource.DEFAULT)
+                _leave_out(context, other)
+    if _is_other_store(context, "new") and context.get_parameter_source("audit") is ParameterSource.DEFAULT_MAP:
+        # The file's report is about the file's new store, and would be held against any other
+        _leave_out(context, "audit")
+
+
+def _leave_out(context: click.Context, name: str) -> None:
+    context.params[name] = None
+    context.set_parameter_source(name, ParameterSource.DEFAULT)
+
+
+def _is_other_store(context: click.Context, name: str) -> bool:
+    """Return whether a store was typed, and is another one than the file has for that parameter."""
+    from migrate.stores.registry import absolute_location
+
+    if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        return False
+    of_file = context.lookup_default(name)
+    return of_file is None or absolute_location(str(context.params[name])) != absolute_location(str(of_file))
 
 
 def note_origin(context: click.Context) -> None:
@@ -256,7 +284,9 @@ def note_origin(context: click.Context) -> None:
     names = [
         max(param.opts, key=len).lstrip("-").lower()
         for param in context.command.params
-        if context.get_parameter_source(str(param.name)) is ParameterSource.DEFAULT_MAP
+        # A function of `arguments` may find that there is nothing
+        if context.params.get(str(param.name)) is not None
+        and context.get_parameter_source(str(param.name)) is ParameterSource.DEFAULT_MAP
     ]
     if names:
         path = os.path.relpath(context.meta[CONFIGURATION])

@@ -25,7 +25,7 @@ from migrate.errors import LeadMigrateError, UsageError
 from migrate.facts import document
 from migrate.files import sha256_file
 from migrate.finished import RECORD
-from migrate.manifest import Manifest, ModelIdentity, artefact_kind, read_manifest
+from migrate.manifest import MADE_BY_STAMP, Manifest, ModelIdentity, artefact_kind, read_manifest
 from migrate.outcome import Outcome
 from migrate.progress import Progress
 from migrate.reading import MalformedError
@@ -123,6 +123,8 @@ def examine(migration: MigrationSettings, store: str, new: str, progress: Progre
     facts = {"location": store, **_store_facts(old)}
     if is_made_from_another(old) and same_model(migration.target, old.info.recorded_model):
         return Status(facts, hint="the store is of the target model already: the migration is done")
+    if _has_nothing_to_migrate(migration, old) and not Path(new).exists():
+        return Status(facts, hint="the store is of the target model already: there is nothing to migrate")
     findings = _Findings()
     stitch, manifest = _stitch(migration, old, findings)
     again = _made_again(migration, stitch, findings)
@@ -144,6 +146,14 @@ def examine(migration: MigrationSettings, store: str, new: str, progress: Progre
         verdict = _verdict(migration, old, opened, findings)
     new_facts = {"location": new, **_store_facts(opened)}
     return Status(facts, stitch, new_facts, verdict, None, findings.stale, findings.next_command, findings.hint)
+
+
+def _has_nothing_to_migrate(migration: MigrationSettings, old: Store) -> bool:
+    """Return whether a store is of the target, as `run` takes its manifest: a stamp counts once it was checked."""
+    manifest = old.info.manifest
+    if manifest is None or manifest.model is None or other_model(migration.target, manifest.model):
+        return False
+    return manifest.store.made_by != MADE_BY_STAMP or bool(manifest.store.checked)
 
 
 def _switched(migration: MigrationSettings, store: str, new: str, record: Record) -> Status:
