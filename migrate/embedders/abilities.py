@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from migrate.embedders.base import Embedder, innermost, with_model
-from migrate.embedders.cache import cache_of
 from migrate.embedders.profile import Profile
 from migrate.embedders.tokens import make_counter
 from migrate.files import output_errors, write_bytes
@@ -123,6 +122,9 @@ def token_table_of(embedder: Embedder) -> TokenTable | None:
 
     What the model makes of single tokens is kept where its cache keeps what it makes of texts.
     """
+    # A model that is only loaded needs no SQLite
+    from migrate.embedders.cache import cache_of
+
     model = innermost(embedder)
     if not isinstance(model, LocalModel):
         return None

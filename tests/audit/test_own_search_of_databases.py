@@ -90,5 +90,6 @@ def test_the_line_that_is_named_for_a_collection_runs_and_finds_more(reference, 
         exec(match[1], {"collection": client.get_collection("docs")})
         client.close()
     assert len(shares) > 2 and shares[0] < 0.9
-    assert shares[-1] > shares[0]
+    # A small graph may be built anew when it is opened, and a single one of these may be poor again
+    assert max(shares[1:]) > shares[0]
     assert search.remedy is None or search.remedy.startswith("no setting of its search finds more")

@@ -22,8 +22,8 @@ def _steady(monkeypatch):
 
 
 def contents(folder="."):
-    """Every file but those of cache and state, without seconds that were measured."""
-    measured = re.compile(rb'<td>[\d.]+</td>|"\w*(_s|seconds)": [\d.e-]+|\btime="[\d.]+"')
+    """Every file but those of cache and state, without seconds that were measured, and if a run was continued."""
+    measured = re.compile(rb'<td>[\d.]+</td>|"\w*(_s|seconds)": [\d.e-]+|\btime="[\d.]+"|"is_continued": \w+')
     paths = [path for path in Path(folder).rglob("*") if path.is_file()]
     names = {path.relative_to(folder).as_posix(): path for path in paths}
     own = ("cache/", "state/")

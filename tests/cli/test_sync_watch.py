@@ -155,6 +155,7 @@ def test_rows_of_a_table_are_followed(lead_migrate):
     import sqlite_vec
 
     connection = apsw.Connection("app.db")
+    connection.set_busy_timeout(60_000)  # ms: a round reads while it writes
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
     connection.execute("CREATE VIRTUAL TABLE notes USING vec0(id TEXT PRIMARY KEY, embedding float[8], +text TEXT)")

@@ -209,6 +209,7 @@ def test_texts_are_drawn_once_each_and_blank_ones_never(tmp_path):
 
 
 PROVEN_BY_OTHERS = {
+    "steps/fit/words.py": "the fit has the sample embedded again by the same model",
     "stitch/text_reader.py": "a view, of which held-out documents show whether it helps",
     "live/monitor.py": "the worker has the model proven before",
     "live/true_vectors.py": "the worker compares what the searcher has left in the cache",
