@@ -122,8 +122,8 @@ class Inclusion:
         What others keep is known by the ranked queries alone, which are too few to tell what speaks against them.
         """
         ranked = measures.family[self.name]
-        found = self.retention
-        bounds = Bounds(min(found.estimate, ranked.upper), min(found.lower, ranked.upper), ranked.upper)
+        by_all = self.retention
+        bounds = Bounds(min(by_all.estimate, ranked.upper), min(by_all.lower, ranked.upper), ranked.upper)
         return replace(measures, family={self.name: bounds})
 
     def without_others(self, verdict: Verdict) -> Verdict:

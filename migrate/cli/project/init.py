@@ -138,8 +138,8 @@ def _check(answers: InitOptions, store: Store) -> None:
     for option, spec in (("--target", answers.target), ("--source-model", answers.source_model)):
         if spec is None:
             continue
-        kind, place = parse_spec(split_settings(spec)[0])
-        if kind == "file" and not Path(place).expanduser().is_file():
+        kind, file_name = parse_spec(split_settings(spec)[0])
+        if kind == "file" and not Path(file_name).expanduser().is_file():
             raise UsageError(f"{option} {spec}: there is no such file; check the path")
     if store.info.recorded_model is not None and same_model(answers.target, store.info.recorded_model):
         raise UsageError(f"{answers.store}: this is of {answers.target} already; name another target")
