@@ -192,8 +192,8 @@ def bounds_of_lost(
     lost_level = 1 - (1 - RANKED_SHARE) * error
     # A lower bound of what is not lost is an upper one of what is
     not_lost = _mean(1 - losses, every, seed=seed, confidence=lost_level, resamples=resamples)
-    estimate = _kept(gain.estimate, 1 - not_lost.estimate)
-    return Bounds(estimate, _kept(gain.lower, 1 - not_lost.lower), np.inf)
+    estimate = _share_retained(gain.estimate, 1 - not_lost.estimate)
+    return Bounds(estimate, _share_retained(gain.lower, 1 - not_lost.lower), np.inf)
 
 
 def _mean(scores: Scores, grouping: Grouping, *, seed: int, confidence: float, resamples: int = RESAMPLES) -> Bounds:
@@ -202,7 +202,7 @@ def _mean(scores: Scores, grouping: Grouping, *, seed: int, confidence: float, r
     return ratio_of_means(scores, perfect, grouping, seed=seed, resamples=resamples, confidence=confidence)
 
 
-def _kept(gain: float, loss: float) -> float:
+def _share_retained(gain: float, loss: float) -> float:
     if gain + loss == 0:
         return 0.0
     return gain / (gain + loss)
@@ -221,14 +221,17 @@ def look_for_relevant(state: GrownPool, every: Experiment) -> tuple[GrownPool, I
     candidates = _candidates(arm, every)
     missing = _missing(candidates, every)
     pool = state.pool
-    inclusion = _judged(state, inputs, pool, arm, missing)
+    lost = _most_lost(inputs, pool, missing)
+    inclusion = _judged(state, inputs, arm, missing, lost)
     stopped = state.summary.stopped
     try:
         for depth in _DEPTHS:
             if inclusion.retention.lower >= every.settings.margin:
                 break
-            pool = _deepened(inputs, pool, missing, [first[:depth] for first in candidates], depth)
-            inclusion = _judged(state, inputs, pool, arm, missing)
+            firsts = [first[:depth] for first in candidates]
+            pool = _deepened(inputs, pool, missing, firsts, np.flatnonzero(lost > 0), depth)
+            lost = _most_lost(inputs, pool, missing)
+            inclusion = replace(inclusion, losses=every.query_set.merged(lost))
     except SpendingError as error:
         stopped = str(error)
     prove_answers(inputs, pool)
@@ -276,8 +279,8 @@ def _confidence(experiment: Experiment) -> float:
     return Bootstrap().confidence_of_each(n_kinds)
 
 
-def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing: Sequence[Set[str]]) -> Inclusion:
-    """Return what all queries say by the pool as it is now."""
+def _judged(state: GrownPool, inputs: PoolInputs, arm: Arm, missing: Sequence[Set[str]], lost: Scores) -> Inclusion:
+    """Return what all queries say, where each loses as much as `lost`, (q,), at most."""
     experiment = state.evidence.experiment
     ranked = experiment.query_set
     every = inputs.experiment.query_set
@@ -299,7 +302,7 @@ def _judged(state: GrownPool, inputs: PoolInputs, pool: Pool, arm: Arm, missing:
     return Inclusion(
         arm.name,
         gains=ranked.merged(ndcg(arm.rank().run, ranked.qrels or {}, ranked.query_ids, CUT)),
-        losses=every.merged(_most_lost(inputs, pool, missing)),
+        losses=every.merged(lost),
         ranked=ranked.grouping,
         every=every.grouping,
         seed=experiment.settings.seed,
@@ -318,10 +321,10 @@ def _only(documents: Names, relevant: Set[str]) -> str | None:
     return next(iter(present))
 
 
-def _share(some: Set[str], documents: Set[str]) -> float:
+def _share(lacking: Set[str], documents: Set[str]) -> float:
     if not documents:
         return 0.0
-    return len(some) / len(documents)
+    return len(lacking) / len(documents)
 
 
 def _most_lost(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]]) -> Scores:
@@ -346,10 +349,12 @@ def _most_lost(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]]) -> S
     return lost
 
 
-def _deepened(inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]], firsts: Sequence[Rows], depth: int) -> Pool:
-    """Embed what is missing for queries that may lose by it, and their first documents, `depth` of them."""
-    lost = np.flatnonzero(_most_lost(inputs, pool, missing) > 0).tolist()
-    documents = set().union(*(missing[number] for number in lost))
+def _deepened(
+    inputs: PoolInputs, pool: Pool, missing: Sequence[Set[str]], firsts: Sequence[Rows], losing: Rows, depth: int
+) -> Pool:
+    """Embed what is missing for the queries that may lose by it, and their first documents, `depth` of them."""
+    queries = losing.tolist()
+    documents = set().union(*(missing[number] for number in queries))
     relevant = inputs.translated.keys.documents.all_rows_of(documents)
-    rows = np.unique(np.concatenate([relevant, *(firsts[number] for number in lost)]))
-    return embed_step(inputs, pool, rows[rows >= 0], depth, len(lost))
+    rows = np.unique(np.concatenate([relevant, *(firsts[number] for number in queries)]))
+    return embed_step(inputs, pool, rows[rows >= 0], depth, len(queries))
