@@ -2,7 +2,7 @@
 #
 #     docker build --tag lead-migrate .
 #     docker build --tag lead-migrate:full --target full .
-#     docker run --rm --user "$(id -u)" --volume "$PWD:/stores" --volume lead-migrate-work:/work --env OPENAI_API_KEY \
+#     docker run --rm --user "$(id -u)" --volume "$PWD:/stores" --volume lead-migrate-data:/var/lib/lead-migrate --env OPENAI_API_KEY \
 #         lead-migrate run my-store --target openai:text-embedding-3-small --queries queries.txt -o moved
 FROM python:3.13-slim AS light-installation
 WORKDIR /source
@@ -24,12 +24,12 @@ LABEL org.opencontainers.image.title="lead-migrate" \
       org.opencontainers.image.description="Move a vector store to another embedding model without re-embedding it all" \
       org.opencontainers.image.licenses="MIT"
 # Embeddings that were paid for, and copies of databases, outlive the container in a volume
-ENV PATH=/opt/lead-migrate/bin:$PATH XDG_CACHE_HOME=/work/cache XDG_STATE_HOME=/work/state
+ENV PATH=/opt/lead-migrate/bin:$PATH XDG_CACHE_HOME=/var/lib/lead-migrate/cache XDG_STATE_HOME=/var/lib/lead-migrate/state
 # Writable for everybody, as the user of mounted stores may be another: --user "$(id -u)"
-RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate --mode 1777 /stores /work
+RUN useradd --create-home --uid 1000 migrate && install --directory --owner migrate --mode 1777 /stores /var/lib/lead-migrate
 USER migrate
 WORKDIR /stores
-VOLUME /stores /work
+VOLUME /stores /var/lib/lead-migrate
 ENTRYPOINT ["lead-migrate"]
 CMD ["--help"]
 
